@@ -9,7 +9,7 @@
 
 enum {
     CHAIN_MAX = 32, /* locks of a chain */
-    DEPTH_MAX = 8,  /* of runs inside of each other */
+    DEPTH_MAX = 8,  /* runs inside of each other that are followed, at least */
 };
 
 struct cli_waiter {
@@ -17,10 +17,11 @@ struct cli_waiter {
     const rql_request_info *request;
 };
 
-/* A request or a grant of a run inside of another one. */
+/* A request or a grant of a run inside of another one. The first of each token also has the wait of
+ * all that run inside of that grant. */
 struct cli_under {
     int64_t token;             /* of the grant that the other one holds */
-    struct cli_waiter waiter;  /* the request; or its queue is NULL */
+    struct cli_waiter wait;    /* the request; its queue is NULL if no request is known */
     const rql_lock_info *lock; /* the grant, or NULL */
 };
 
@@ -83,7 +84,7 @@ static void add_requests(struct cli_waits *self, const rql_queue_info *queue)
         const struct cli_waiter waiter = {.queue = queue, .request = request};
 
         self->waiters[self->n_waiters++] = waiter;
-        add_unders(self, request->meta, request->n_meta, (struct cli_under){.waiter = waiter});
+        add_unders(self, request->meta, request->n_meta, (struct cli_under){.wait = waiter});
     }
 }
 
@@ -94,10 +95,87 @@ static void sort(void *items, size_t count, size_t size, int (*compare)(const vo
     }
 }
 
+/* ---- the waits of a reading ---- */
+
+static const rql_lock_info *find_lock(const struct cli_waits *self, const char *name)
+{
+    const rql_lock_info wanted = {.name = name};
+    const rql_lock_info *key = &wanted;
+    const rql_lock_info **found =
+        bsearch(&key, self->locks, self->n_locks, sizeof(void *), compare_locks);
+
+    return found ? *found : NULL;
+}
+
+static const struct cli_waiter *find_waiter(const struct cli_waits *self, const char *acquirer_id)
+{
+    const rql_request_info wanted = {.acquirer_id = acquirer_id};
+    const struct cli_waiter key = {.request = &wanted};
+
+    return bsearch(&key, self->waiters, self->n_waiters, sizeof *self->waiters, compare_waiters);
+}
+
+/* Returns the acquirer that has the lock to itself, or NULL. */
+static const char *owner_of(const rql_lock_info *lock)
+{
+    return lock->is_kept || cli_is_of_several(lock) ? NULL : lock->acquirer_id;
+}
+
+/* Returns the first one of this token, or NULL. */
+static const struct cli_under *find_under(const struct cli_waits *self, int64_t token)
+{
+    size_t low = 0;
+    size_t high = self->n_unders;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+
+        if (self->unders[middle].token < token) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < self->n_unders && self->unders[low].token == token ? &self->unders[low] : NULL;
+}
+
+/* Returns the request for which the holder of the lock waits: its own, or that of a run inside of
+ * it. */
+static const struct cli_waiter *wait_of(const struct cli_waits *self, const rql_lock_info *lock)
+{
+    const char *owner = owner_of(lock);
+    const struct cli_waiter *own = owner ? find_waiter(self, owner) : NULL;
+    const struct cli_under *under =
+        !own && owner && lock->token > 0 ? find_under(self, lock->token) : NULL;
+
+    return under && under->wait.queue ? &under->wait : own;
+}
+
+/* Gives the first one of each token the wait of any. Returns whether a wait was found that was not
+ * known before. */
+static bool find_waits_inside(struct cli_waits *self)
+{
+    struct cli_under *first = self->unders;
+    bool is_new = false;
+
+    for (size_t i = 0; i < self->n_unders; i++) {
+        struct cli_under *under = &self->unders[i];
+        const struct cli_waiter *wait = under->lock ? wait_of(self, under->lock) : &under->wait;
+
+        first = under->token == first->token ? first : under;
+        if (!first->wait.queue && wait) {
+            first->wait = *wait;
+            is_new = true;
+        }
+    }
+    return is_new;
+}
+
 void cli_waits_init(struct cli_waits *self, const rql_lock_info_list *locks,
                     const rql_queue_info_list *queues)
 {
     size_t n_requests = 0;
+    int depth = 0;
 
     for (size_t i = 0; i < queues->count; i++) {
         n_requests += queues->item[i]->n_requests;
@@ -115,6 +193,10 @@ void cli_waits_init(struct cli_waits *self, const rql_lock_info_list *locks,
     sort(self->locks, self->n_locks, sizeof(void *), compare_locks);
     sort(self->waiters, self->n_waiters, sizeof *self->waiters, compare_waiters);
     sort(self->unders, self->n_unders, sizeof *self->unders, compare_unders);
+    /* Any client can write which runs are inside of each other. A pass takes time in proportion to
+     * what was read, so no client can make this slow. */
+    while (find_waits_inside(self) && ++depth < DEPTH_MAX) {
+    }
 }
 
 void cli_waits_free_p(struct cli_waits *self)
@@ -144,63 +226,16 @@ void cli_wait_reading_free_p(struct cli_wait_reading *self)
     (void)rql_free(self->queues);
 }
 
-/* ---- who waits for what ---- */
-
-static const rql_lock_info *find_lock(const struct cli_waits *self, const char *name)
-{
-    const rql_lock_info wanted = {.name = name};
-    const rql_lock_info *key = &wanted;
-    const rql_lock_info **found =
-        bsearch(&key, self->locks, self->n_locks, sizeof(void *), compare_locks);
-
-    return found ? *found : NULL;
-}
-
-static const struct cli_waiter *find_waiter(const struct cli_waits *self, const char *acquirer_id)
-{
-    const rql_request_info wanted = {.acquirer_id = acquirer_id};
-    const struct cli_waiter key = {.request = &wanted};
-
-    return bsearch(&key, self->waiters, self->n_waiters, sizeof *self->waiters, compare_waiters);
-}
-
-/* Returns the acquirer that has the lock to itself, or NULL. */
-static const char *owner_of(const rql_lock_info *lock)
-{
-    return lock->is_kept || cli_is_of_several(lock) ? NULL : lock->acquirer_id;
-}
-
-/* Returns the request for which the holder of the lock waits: its own, or that of a run inside of
- * it. `depth`: runs that this one is inside of. */
-static const struct cli_waiter *wait_of(const struct cli_waits *self, const rql_lock_info *lock,
-                                        int depth)
-{
-    const char *owner = owner_of(lock);
-    const struct cli_waiter *found = owner ? find_waiter(self, owner) : NULL;
-    const struct cli_under key = {.token = lock->token};
-    const struct cli_under *under =
-        !found && owner && lock->token > 0 && depth < DEPTH_MAX && self->n_unders > 0
-            ? bsearch(&key, self->unders, self->n_unders, sizeof key, compare_unders)
-            : NULL;
-
-    while (under && under > self->unders && under[-1].token == lock->token) {
-        under--;
-    }
-    for (; under && !found && under < self->unders + self->n_unders && under->token == lock->token;
-         under++) {
-        found = under->lock ? wait_of(self, under->lock, depth + 1) : &under->waiter;
-    }
-    return found;
-}
+/* ---- two readings ---- */
 
 /* Returns the request for which the holder of this lock has waited since the earlier reading. */
 static const struct cli_waiter *lasting_wait_of(const struct cli_waits *now,
                                                 const struct cli_waits *before,
                                                 const rql_lock_info *lock)
 {
-    const struct cli_waiter *wait = wait_of(now, lock, 0);
+    const struct cli_waiter *wait = wait_of(now, lock);
     const rql_lock_info *old_lock = wait ? find_lock(before, lock->name) : NULL;
-    const struct cli_waiter *old = old_lock ? wait_of(before, old_lock, 0) : NULL;
+    const struct cli_waiter *old = old_lock ? wait_of(before, old_lock) : NULL;
 
     return old && old_lock->token == lock->token &&
                    strcmp(old_lock->acquirer_id, lock->acquirer_id) == 0 &&

@@ -536,6 +536,23 @@ def test_a_wait_that_passes_is_not_reported(server, rql):
         stop.set()
         thread.join()
 
+
+def test_runs_inside_of_each_other_are_followed_however_often_they_say_so(server, rql):
+    """Each lock names the one that it runs inside of 28 times, the first one itself. Only the innermost run waits."""
+    tokens = [server.now_us() + i for i in range(8)]
+    for i, token in enumerate(tokens):
+        write_wait(server, f"l{i}", i + 1, 50 + i)
+        outer = tokens[i - 1] if i > 0 else token  # the first one says that it runs inside of itself
+        server.ask("HSET", f"rql:lock:l{i}", "rql_token", token, "under", " ".join([str(outer)] * 28))
+    check_equal(rql("queue", "l0", "--why", "--json").json()["convoy"], None)
+    check_equal(is_fine(rql).level("keys.waits"), "ok")
+    write_wait(server, "it", 98, 8)
+    for name in ("l0", "l7"):
+        words = r"waits behind rql:acq:\d/\S+, which waits for it, held for \S+ by rql:acq:98/\S+"
+        assert re.fullmatch(words, rql("queue", name, "--why", "--json").json()["convoy"] or ""), name
+    check_equal(is_fine(rql).found("keys.waits"), {"circles": 0, "convoys": 8})
+
+
 def test_what_is_wrong_with_the_call_is_64_and_no_server_69(server, rql):
     result = rql("doctor", "redis://127.0.0.1:1")
     check_equal((result.code, result.out), (69, ""))
