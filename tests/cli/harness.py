@@ -1,4 +1,5 @@
 """A private server, and the program under test. Standard library only."""
+import contextlib
 import json
 import os
 import pathlib
@@ -60,6 +61,17 @@ class Server(PrivateServer):
         """Returns the URL for a user with these rights."""
         self.ask("ACL", "SETUSER", name, "on", ">pw", *rights)
         return self.url_with(f"{name}:pw@")
+
+
+@contextlib.contextmanager
+def shards(count):
+    """So many servers, each at a port of its own, their names, and the URL of all of them."""
+    leave_out_in_cluster("servers that are no cluster")
+    ports = [str(free_port()) for _ in range(count)]
+    names = [f"127.0.0.1:{port}" for port in ports]
+    with contextlib.ExitStack() as running:
+        servers = [running.enter_context(Server("--bind", "127.0.0.1", "--port", port)) for port in ports]
+        yield servers, names, "redis+shards://" + ",".join(names)
 
 
 def share_as(server, name, limit, *sharers):

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 from harness import (IN_USE, FaultyNetwork, Folder, Missing, Server, check_equal, check_in, finish, free_port, listener, main,
-                     read_line, start_waiting, wait_until)
+                     read_line, shards, start_waiting, wait_until)
 from openmetrics import parsed
 from serving import Serve
 
@@ -201,6 +201,18 @@ def test_without_an_answer_the_last_reading_stays(_server, rql):
             check_in("ok: ", serve.await_answer("/healthz", lambda status, _: status == 200))
             check_equal(read_line(serve.process.stderr), "rql: the server answers again\n")
             serve.await_answer("/metrics", lambda _, text: parsed(text)[0]["rql_reading_age_seconds"] < figures["rql_reading_age_seconds"])
+
+
+def test_each_of_several_servers_has_to_answer(_server, rql):
+    for dead in range(2):
+        with shards(2) as (servers, names, url), Serve(rql, RQL_URL=url) as serve:
+            serve.await_answer("/healthz", lambda status, _: status == 200)
+            servers[dead].kill()
+            line = serve.await_answer("/healthz", lambda status, _: status == 503)
+            assert re.match(rf"no answer for 1\d\.\ds: .*{names[dead]}", line) and names[1 - dead] not in line, line
+            check_equal(serve.figures()["rql_up"], 0)
+            servers[dead].launch()
+            serve.await_answer("/healthz", lambda status, _: status == 200)
 
 
 def test_a_long_reading_hides_no_answer(_server, rql):

@@ -87,7 +87,8 @@ static void answer_metrics(struct serve *self, struct answer *out)
 
     tail.to = cli_must(open_memstream(&out->text, &out->size));
     (void)fwrite(reading ? reading : "", 1, read_size, tail.to);
-    out_family(&tail, "up", "gauge", "1: the lock server has answered in the last 10 s.");
+    out_family(&tail, "up", "gauge",
+               "1: the lock server has answered in the last 10 s, or each of several.");
     out_sample(&tail, "up", NULL, NULL, serve_reader_is_healthy(self->reader, line));
     if (reading) {
         out_family(&tail, "reading_age_seconds", "gauge", "Age of the other figures.");

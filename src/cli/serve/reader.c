@@ -66,7 +66,7 @@ struct serve_reader {
         pthread_mutex_t mutex;
         struct reading readings[SERVE_N_KINDS];
         char url[RQL_SERVER_URL_SIZE];      /* without a password */
-        int64_t answered_ms;                /* when the server has answered a PING last */
+        int64_t answered_ms;                /* when all servers have answered a PING last */
         int64_t rtt_ms;                     /* the least that was seen */
         char fault[RQL_ERROR_MESSAGE_SIZE]; /* of the last try; "": it has succeeded */
         int n_busy;                         /* threads that talk to the server */
@@ -85,26 +85,45 @@ static bool is_answer(const rql_reply *reply)
     return rql_reply_get_type(reply) != RQL_REPLY_ERROR || strncmp(text, "NOPERM", 6) == 0;
 }
 
-static void ping(struct serve_reader *self)
+/* Returns whether all servers have answered a PING. If so, *rtt_ms is the longest time that one
+ * took; otherwise `fault` says why the first of the others has not answered. */
+static bool ping_all(rql_client *client, int64_t *rtt_ms, char fault[RQL_ERROR_MESSAGE_SIZE])
 {
     static const char *const words[] = {"PING", NULL};
-    CLI_AUTO(rql_free) rql_reply *reply = NULL;
-    const int64_t begun_ms = cli_now_ms();
-    rql_error error = {.status = RQL_OK};
-    const bool is_there =
-        doctor_send(self->session.client, 0, words, &reply, &error) == RQL_OK && is_answer(reply);
+
+    *rtt_ms = 0;
+    for (size_t node = 0;; node++) {
+        CLI_AUTO(rql_free) rql_reply *reply = NULL;
+        const int64_t begun_ms = cli_now_ms();
+        rql_error error = {.status = RQL_OK};
+        const rql_status status = doctor_send(client, node, words, &reply, &error);
+        const int64_t took_ms = cli_now_ms() - begun_ms;
+
+        if (status == RQL_NOT_FOUND && node > 0) {
+            return true;
+        }
+        if (status != RQL_OK || !is_answer(reply)) {
+            (void)snprintf(fault, RQL_ERROR_MESSAGE_SIZE, "%s",
+                           reply ? rql_reply_text(reply, NULL) : error.message);
+            return false;
+        }
+        *rtt_ms = took_ms > *rtt_ms ? took_ms : *rtt_ms;
+    }
+}
+
+static void ping(struct serve_reader *self)
+{
+    char fault[RQL_ERROR_MESSAGE_SIZE] = "";
+    int64_t rtt_ms;
+    const bool are_there = ping_all(self->session.client, &rtt_ms, fault);
     const int64_t now_ms = cli_now_ms();
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    if (is_there) {
+    if (are_there) {
         self->shared.answered_ms = now_ms;
-        self->shared.rtt_ms =
-            now_ms - begun_ms < self->shared.rtt_ms ? now_ms - begun_ms : self->shared.rtt_ms;
+        self->shared.rtt_ms = rtt_ms < self->shared.rtt_ms ? rtt_ms : self->shared.rtt_ms;
     }
-    (void)snprintf(self->shared.fault, sizeof self->shared.fault, "%s",
-                   is_there ? ""
-                   : reply  ? rql_reply_text(reply, NULL)
-                            : error.message);
+    (void)snprintf(self->shared.fault, sizeof self->shared.fault, "%s", fault);
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 

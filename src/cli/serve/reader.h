@@ -29,7 +29,8 @@ enum { SERVE_LINE = RQL_ERROR_MESSAGE_SIZE + RQL_SERVER_URL_SIZE + 64 };
 char *serve_reader_copy(struct serve_reader *self, enum serve_kind kind, size_t *size,
                         int64_t *age_ms, char why[SERVE_LINE]);
 
-/* Writes a line about the server. Returns whether it has answered in the last 10 s. */
+/* Writes a line about the server. Returns whether it has answered in the last 10 s; of several
+ * servers each has to. */
 bool serve_reader_is_healthy(struct serve_reader *self, char line[SERVE_LINE]);
 
 /* Ends the threads. If one waits for an answer of the server they are left alone, to end with the
