@@ -96,20 +96,65 @@ static const struct doctor_check *find_check(const struct doctor *doctor, const 
     return NULL;
 }
 
-/* Prints a finding. An unknown value is -1, except for differences of clocks, and is left out. */
+static const struct doctor_fact *find_fact(const struct doctor_check *check, const char *name)
+{
+    for (size_t i = 0; i < check->n_found; i++) {
+        if (strcmp(check->found[i].name, name) == 0) {
+            return &check->found[i];
+        }
+    }
+    return NULL;
+}
+
+/* Returns whether there are several servers: the checks of all but the first name theirs. */
+static bool has_several(const struct doctor *doctor)
+{
+    for (size_t i = 0; i < doctor->n_checks; i++) {
+        if (find_fact(&doctor->checks[i], "node")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns the fact of a family that a check has found, or NULL. An unknown value is -1, except for
+ * differences of clocks. */
+static const struct doctor_fact *fact_of(const struct server_family *family,
+                                         const struct doctor_check *check)
+{
+    const bool is_its = strcmp(check->id, family->check) == 0 && check->level != DOCTOR_SKIP;
+    const struct doctor_fact *found = is_its ? find_fact(check, family->finding) : NULL;
+
+    return found && (found->number >= 0 || family->unit < 1) ? found : NULL;
+}
+
+/* Prints a fact of the server that a check was about. */
+static void print_fact(struct out *out, const struct doctor *doctor,
+                       const struct server_family *family, const struct doctor_check *check,
+                       const struct doctor_fact *fact)
+{
+    const struct doctor_fact *node = find_fact(check, "node");
+
+    out_sample(out, family->sample ? family->sample : family->name,
+               has_several(doctor) ? "node" : NULL, node ? node->text : doctor_where(doctor),
+               (double)fact->number * family->unit);
+}
+
+/* Prints a finding of each server. */
 static void print_finding(struct out *out, const struct doctor *doctor,
                           const struct server_family *family)
 {
-    const struct doctor_check *check = find_check(doctor, family->check);
+    bool has_family = false;
 
-    for (size_t i = 0; check && i < check->n_found; i++) {
-        const struct doctor_fact *found = &check->found[i];
-        const bool is_known = found->number >= 0 || family->unit < 1;
+    for (size_t i = 0; i < doctor->n_checks; i++) {
+        const struct doctor_fact *fact = fact_of(family, &doctor->checks[i]);
 
-        if (strcmp(found->name, family->finding) == 0 && is_known) {
+        if (fact && !has_family) {
             out_family(out, family->name, family->sample ? "counter" : "gauge", family->help);
-            out_sample(out, family->sample ? family->sample : family->name, NULL, NULL,
-                       (double)found->number * family->unit);
+            has_family = true;
+        }
+        if (fact) {
+            print_fact(out, doctor, family, &doctor->checks[i], fact);
         }
     }
 }
@@ -431,9 +476,10 @@ const struct cli_command cli_stats = {
     .examples = "  rql stats --openmetrics --out /var/lib/prometheus/node-exporter/rql.prom\n",
     .notes = "Counts what the server shows of all programs together. What one program has done, "
              "the library counts (rql_client_stats()). With --openmetrics the server's own figures "
-             "follow, and locks and waits by class, never by name. In the file of classes each "
-             "line is a pattern and a class, such as orders:* orders; the first match counts, and "
-             "a lock without a match is of the class other.\n"
+             "follow, with the label node if there are several servers, and locks and waits by "
+             "class, never by name. In the file of classes each line is a pattern and a class, "
+             "such as orders:* orders; the first match counts, and a lock without a match is of "
+             "the class other.\n"
              "With --out a regular file is replaced when all is written; a device or a pipe is "
              "written to. With --every a fault is reported once, and tried again. With --node the "
              "hosts of the swarm are those of all servers.\n",

@@ -12,8 +12,8 @@ import subprocess
 import tempfile
 import time
 
-from harness import (Missing, Server, check_equal, check_in, finish, leave_out_in_cluster, main, share_as, start_waiting,
-                     wait_until)
+from harness import (Missing, Server, check_equal, check_in, finish, leave_out_in_cluster, main, share_as, shards,
+                     start_waiting, wait_until)
 from openmetrics import parsed
 
 DEAD = "rql:acq:1/2/3/4/0123456789abcdef"
@@ -95,6 +95,16 @@ def test_the_server_tells_of_itself(_server, rql):
         assert abs(got["clock_skew_seconds"]) < 1 and got["replica_clock_skew_seconds"] == 0, got
         check_equal([name for name in got if "check" in name and name.split('"')[1][:4] not in ("mem.", "dur.", "clk.", "srv.", "net.")],
                     [])
+
+
+def test_each_of_several_servers_tells_of_itself(_server, rql):
+    with shards(3) as (servers, names, url):
+        for i, server in enumerate(servers):
+            server.ask("CONFIG", "SET", "maxmemory", str((i + 1) << 30))
+        samples, _ = reading(rql, RQL_URL=url)
+        check_equal([samples[f'rql_server_maxmemory_bytes{{node="{name}"}}'] for name in names], [1 << 30, 2 << 30, 3 << 30])
+        for family in ("used_memory_bytes", "aof", "replicas", "evicted_keys_total"):
+            check_equal(sum(name.startswith(f"rql_server_{family}{{node=") for name in samples), 3, family)
 
 
 def test_counters_never_fall(_server, rql):

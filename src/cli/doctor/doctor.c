@@ -369,6 +369,7 @@ static void examine_others(struct doctor *self)
         }
     }
     self->node = 0;
+    self->server = self->first;
 }
 
 bool doctor_run(struct doctor *self, const struct doctor_wish *wish)

@@ -165,7 +165,7 @@ rql_reply *doctor_ask(struct doctor *self, const char *const *words);
 #define DOCTOR_ASK(self, ...) doctor_ask((self), (const char *const[]){__VA_ARGS__, NULL})
 
 /* Returns the name of the server that is examined, as rql_lock_node() returns it for its locks: the
- * name of a master that sentinels watch, wherever it is. */
+ * name of a master that sentinels watch, wherever it is. After doctor_run(): of the first one. */
 const char *doctor_where(const struct doctor *self);
 
 /* Makes a client that only sends single commands. Returns NULL after a fault. */
