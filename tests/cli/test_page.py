@@ -7,7 +7,7 @@ import json
 import re
 import time
 
-from harness import (HOST, Missing, Server, check_equal, check_in, leave_out_in_cluster, main, share_as, start_waiting,
+from harness import (HOST, SLOW, Missing, Server, check_equal, check_in, leave_out_in_cluster, main, share_as, start_waiting,
                      wait_until)
 from browser import Browser, find_browser
 from serving import Serve
@@ -102,6 +102,29 @@ def test_the_page_shows_what_was_used(server, rql):
         check_equal(browser.ask("[document.getElementById('no-history').hidden, document.images.length]"), [True, 0])
         told = json.loads(serve.ask("/history.json")[2])
         check_equal([day["holds"] for day in told["by_day"]], [0] * 6 + [3])
+
+
+def test_the_page_shows_a_client_that_holds_many_locks(server, rql):
+    """The page's functions, with a look of its own: a copy of all names for each lock would take minutes."""
+    host = "rql:hst:1/1/0/0123456789abcdef"
+    with Serve(rql, "--page") as serve, page_of(serve) as browser:
+        browser.await_true("document.getElementById('no-hosts').hidden === false")
+        took_ms = browser.ask("""(() => {
+          const before = look, times = [];
+          for (const count of [1000, 50000]) {
+            const locks = Array.from({ length: count }, (_, i) => ({ name: "lock-" + i, host_id: "%s", acquirer_id: "a", n_holders: 1,
+              used_units: 0, share_limit: 0, is_kept: false, requests: [] }));
+            look = { at_us: 1, locks, hosts: [{ host_id: "%s", client: null, zombie: true, last_probe_us: 1 }] };
+            const begun = performance.now();
+            showHosts();
+            times.push(performance.now() - begun);
+          }
+          look = before;
+          return [...times, document.getElementById("zombies").textContent, document.querySelector("#hosts tr.row").textContent];
+        })()""" % (host, host))
+    check_equal(took_ms[2], "1 dead host with 50000 locks")
+    check_in("lock-0, lock-1, lock-2, lock-3, lock-4 and 49995 more", took_ms[3])
+    assert took_ms[1] < 1000 * SLOW + 50 * took_ms[0], took_ms
 
 
 def test_the_page_works_without_a_server(_server, rql):
