@@ -525,6 +525,35 @@ def test_unlock_ends_the_grant_that_was_seen(server, rql):
     check_equal((refused.code, refused.err), (1, "rql: it's: not released: no grant with this token is in force\n"))
 
 
+def test_a_change_that_was_confirmed_is_made_before_the_end(server, rql):
+    write_lock(server, "a", 1)
+    with Screen(rql) as screen:
+        screen.await_line("^a ")
+        screen.type("u")
+        screen.await_line("^unlock a")
+        check_equal(screen.quit("yq"), 0)
+        check_in("\x1b[?1049lrql: a: that grant was ended", screen.written.decode())
+        assert not server.is_locked("a")
+
+
+def test_the_end_says_what_has_become_of_a_change_without_an_answer(server, rql):
+    for is_paused, said in ((True, "a: no answer: it is not known whether it was unlocked"), (False, "a: no answer: not unlocked")):
+        write_lock(server, "a", 1)
+        with Screen(rql, "--io-timeout", "60s") as screen:
+            screen.await_line("^a ")
+            screen.type(" " if is_paused else "")
+            screen.await_line("PAUSED" if is_paused else "every 100ms")
+            time.sleep(0.3)  # in a pause no look is under way
+            with server.frozen():
+                time.sleep(0.3)  # otherwise one is
+                screen.type("u")
+                screen.await_line("^unlock a")
+                screen.type("y")
+                screen.await_line(r"^a: being unlocked \.\.\.")
+                check_equal(screen.quit(), 69)
+            check_in(f"\x1b[?1049lrql: {said}\r\n", screen.written.decode())
+
+
 def test_unlock_of_a_lock_that_has_changed_hands_ends_nothing(server, rql):
     write_lock(server, "a", 1, token=77)
     with Screen(rql) as screen:

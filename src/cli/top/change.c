@@ -1,6 +1,7 @@
 #include "change.h"
 
 #include "format.h"
+#include "messages.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -67,6 +68,7 @@ struct top_change *top_change_end_grant(const struct top_look *look, const struc
                row->name, cli_holder_name(&look->names, holder, name),
                cli_format_duration(cli_age_ms(holder->acquired_at_us, look->server_us), held),
                (long long)row->waiting, row->waiting == 1 ? "s" : "");
+    self->progress = format("%s: being unlocked ...", row->name);
     self->command = format("rql unlock %s --force --token %lld", word, (long long)holder->token);
     return self;
 }
@@ -83,6 +85,7 @@ struct top_change *top_change_remove_request(const struct top_look *look, const 
                "takes its place again.",
                cli_request_name(&look->names, request, name), row->name,
                cli_format_duration(cli_age_ms(request->score_us, look->server_us), waited));
+    self->progress = format("%s: the request is being removed ...", row->name);
     return self;
 }
 
@@ -94,6 +97,7 @@ void top_change_make(struct top_change *self, rql_client *client)
         is_grant ? rql_lock_end_grant(client, self->name, self->token, &error)
                  : rql_request_remove(client, self->name, self->acquirer_id, &error);
 
+    self->status = status;
     if (status < 0) {
         self->result = format("%s", error.message);
     } else if (is_grant) {
@@ -107,6 +111,19 @@ void top_change_make(struct top_change *self, rql_client *client)
     }
 }
 
+void top_change_say_unanswered(const struct top_change *self, bool is_begun)
+{
+    const bool is_grant = self->kind == TOP_END_GRANT;
+
+    if (is_begun) {
+        cli_say_nowait("%s: no answer: it is not known whether %s", self->name,
+                       is_grant ? "it was unlocked" : "the request was removed");
+    } else {
+        cli_say_nowait("%s: no answer: %s", self->name,
+                       is_grant ? "not unlocked" : "the request was not removed");
+    }
+}
+
 void top_change_free(struct top_change *self)
 {
     if (self) {
@@ -114,6 +131,7 @@ void top_change_free(struct top_change *self)
         free(self->acquirer_id);
         free(self->question);
         free(self->command);
+        free(self->progress);
         free(self->result);
         free(self);
     }

@@ -18,8 +18,10 @@ struct top_change {
     char *name; /* of the lock; owned, as all texts */
     char *acquirer_id;
     char *question;
-    char *command; /* that does the same, or NULL */
-    char *result;  /* what came of it; NULL: it was not made yet */
+    char *command;     /* that does the same, or NULL */
+    char *progress;    /* while it is made */
+    char *result;      /* what came of it; NULL: it was not made yet */
+    rql_status status; /* of its call */
 };
 
 struct top_change *top_change_end_grant(const struct top_look *look, const struct top_row *row,
@@ -29,6 +31,10 @@ struct top_change *top_change_remove_request(const struct top_look *look, const 
 
 /* Makes it, and says what came of it. */
 void top_change_make(struct top_change *self, rql_client *client);
+
+/* Says on stderr that no answer has come: the change was not made or, if it was begun, that is not
+ * known. */
+void top_change_say_unanswered(const struct top_change *self, bool is_begun);
 
 void top_change_free(struct top_change *self);
 

@@ -19,12 +19,12 @@ struct top_looker {
     bool is_over; /* written before wanted_fd, as the next three */
     const struct top_look *before;
     char *name;
-    struct top_change *change;
-    struct top_known known; /* of the thread */
+    struct top_change *change; /* NULL: a look is wanted */
+    struct top_known known;    /* of the thread */
     _Atomic(struct top_look *) result;
 };
 
-/* Waits until a look is wanted. Returns false if none will be any more. */
+/* Waits until something is wanted. Returns false if nothing will be any more. */
 static bool await(const struct top_looker *self)
 {
     struct pollfd wanted = {.fd = self->wanted_fd, .events = POLLIN};
@@ -42,9 +42,10 @@ static void *run(void *data)
     while (await(self)) {
         if (self->change) {
             top_change_make(self->change, self->session->client);
+        } else {
+            atomic_store(&self->result,
+                         top_look_new(self->session, &self->known, self->before, self->name));
         }
-        atomic_store(&self->result,
-                     top_look_new(self->session, &self->known, self->before, self->name));
         cli_os_event_set(self->done_fd);
     }
     return NULL;
@@ -63,16 +64,28 @@ struct top_looker *top_looker_start(struct cli_session *session)
     return self;
 }
 
-void top_looker_begin(struct top_looker *self, const struct top_look *before, const char *name,
-                      struct top_change *change)
+static void begin(struct top_looker *self)
+{
+    self->is_busy = true;
+    cli_os_event_set(self->wanted_fd);
+}
+
+void top_looker_begin(struct top_looker *self, const struct top_look *before, const char *name)
 {
     if (!self->is_busy) {
         free(self->name);
         self->name = name ? cli_must(strdup(name)) : NULL;
         self->before = before;
+        self->change = NULL;
+        begin(self);
+    }
+}
+
+void top_looker_begin_change(struct top_looker *self, struct top_change *change)
+{
+    if (!self->is_busy) {
         self->change = change;
-        self->is_busy = true;
-        cli_os_event_set(self->wanted_fd);
+        begin(self);
     }
 }
 
@@ -86,13 +99,14 @@ int top_looker_fd(const struct top_looker *self)
     return self->done_fd;
 }
 
-struct top_look *top_looker_take(struct top_looker *self)
+bool top_looker_take(struct top_looker *self, struct top_look **out)
 {
     if (!cli_os_event_take(self->done_fd)) {
-        return NULL;
+        return false;
     }
     self->is_busy = false;
-    return atomic_exchange(&self->result, NULL);
+    *out = atomic_exchange(&self->result, NULL);
+    return true;
 }
 
 void top_looker_end(struct top_looker *self)

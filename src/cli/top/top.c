@@ -25,6 +25,7 @@
 enum {
     EVERY_MS = 1000,
     LEAST_EVERY_MS = 100,
+    END_MS = 2000, /* for a change that is wanted at the end */
 };
 
 /* Returns the time from this look to the next one. */
@@ -96,7 +97,8 @@ struct top {
     int64_t next_ms;
     int64_t n_looks;
     int signal_fd;
-    bool is_changing; /* the look that is under way makes a change */
+    bool is_changing; /* a change is being made */
+    bool has_changed; /* a change was made since the last look began */
     bool is_over;
     bool is_redrawn; /* what is shown has changed */
     int code;
@@ -130,40 +132,42 @@ static bool has_change(const struct top *self)
     return self->view.change && self->view.change->is_wanted;
 }
 
-/* In a pause only what is not known is read. A change is made at once, and a look shows what came
- * of it. */
+/* In a pause only what is not known is read, and after a change what came of it. */
 static void begin_look(struct top *self)
 {
-    const bool is_due =
-        (!self->view.is_paused || lacks_holders(self)) && cli_now_ms() >= self->next_ms;
+    const bool is_due = self->has_changed || ((!self->view.is_paused || lacks_holders(self)) &&
+                                              cli_now_ms() >= self->next_ms);
 
-    if (!top_looker_is_busy(self->looker) && (is_due || has_change(self))) {
-        self->is_changing = has_change(self);
+    if (is_due && !top_looker_is_busy(self->looker)) {
+        self->has_changed = false;
         top_looker_begin(self->looker, self->look,
-                         self->view.page == TOP_LOCK ? self->view.name : NULL,
-                         self->is_changing ? self->view.change : NULL);
+                         self->view.page == TOP_LOCK ? self->view.name : NULL);
+    }
+}
+
+static void begin_change(struct top *self)
+{
+    if (has_change(self) && !top_looker_is_busy(self->looker)) {
+        self->is_changing = true;
+        top_looker_begin_change(self->looker, self->view.change);
     }
 }
 
 static void take_change(struct top *self)
 {
-    if (self->is_changing) {
-        (void)snprintf(self->view.note, sizeof self->view.note, "%s", self->view.change->result);
-        top_change_free(self->view.change);
-        self->view.change = NULL;
-        self->is_changing = false;
-    }
+    (void)snprintf(self->view.note, sizeof self->view.note, "%s", self->view.change->result);
+    self->code = self->is_over && self->view.change->status < 0 && self->code == CLI_DONE
+                     ? CLI_FAULT
+                     : self->code;
+    top_change_free(self->view.change);
+    self->view.change = NULL;
+    self->is_changing = false;
+    self->has_changed = true;
 }
 
 /* A look that had no answer leaves the last picture. */
-static void take_look(struct top *self)
+static void take_look(struct top *self, struct top_look *look)
 {
-    struct top_look *look = top_looker_take(self->looker);
-
-    if (!look) {
-        return;
-    }
-    take_change(self);
     self->fault = look->error;
     self->fault.status = look->status;
     self->view.every_ms = note_look(&self->pace, self->args, look);
@@ -177,6 +181,20 @@ static void take_look(struct top *self)
     }
     self->n_looks++;
     self->is_over |= self->args->count != CLI_UNSET && self->n_looks >= self->args->count;
+}
+
+static void take_result(struct top *self)
+{
+    struct top_look *look;
+
+    if (!top_looker_take(self->looker, &look)) {
+        return;
+    }
+    if (look) {
+        take_look(self, look);
+    } else {
+        take_change(self);
+    }
     self->is_redrawn = true;
 }
 
@@ -232,9 +250,6 @@ static int next_poll_ms(const struct top *self)
 {
     const int64_t left_ms = self->next_ms - cli_now_ms();
 
-    if (has_change(self) && !top_looker_is_busy(self->looker)) {
-        return 0;
-    }
     if (top_looker_is_busy(self->looker)) {
         return self->fault.status != RQL_OK ? EVERY_MS : -1; /* its age is shown */
     }
@@ -254,6 +269,7 @@ static void run_loop(struct top *self)
              .events = top_screen_is_ready(&self->screen) ? POLLIN : POLLIN | POLLOUT},
         };
 
+        begin_change(self);
         begin_look(self);
         draw(self);
         if (poll(fds, sizeof fds / sizeof fds[0], next_poll_ms(self)) == 0) {
@@ -261,9 +277,46 @@ static void run_loop(struct top *self)
         }
         top_screen_flush(&self->screen);
         read_signals(self);
-        take_look(self);
+        take_result(self);
         read_keys(self);
         self->is_over |= (fds[2].revents & (POLLHUP | POLLERR)) != 0;
+    }
+}
+
+/* Returns whether a signal asks again for the end. */
+static bool is_hurried(const struct top *self)
+{
+    const int number = cli_os_signals_take(self->signal_fd);
+
+    return number != 0 && number != SIGWINCH && number != SIGCONT;
+}
+
+/* Makes the change that was wanted when the loop ended. The wait for a server that does not answer
+ * is short, and a second signal ends it. */
+static void end_change(struct top *self)
+{
+    const int64_t end_ms = cli_after_ms(END_MS);
+    int64_t left_ms = END_MS;
+
+    while (has_change(self) && left_ms > 0 && !is_hurried(self)) {
+        struct pollfd fds[] = {{.fd = self->signal_fd, .events = POLLIN},
+                               {.fd = top_looker_fd(self->looker), .events = POLLIN}};
+
+        begin_change(self);
+        (void)poll(fds, sizeof fds / sizeof fds[0], (int)left_ms);
+        take_result(self);
+        left_ms = end_ms - cli_now_ms();
+    }
+}
+
+/* Says what has become of that change, on the screen of the shell. */
+static void report_change(struct top *self)
+{
+    if (has_change(self)) {
+        top_change_say_unanswered(self->view.change, self->is_changing);
+        self->code = self->code == CLI_DONE ? CLI_FAULT : self->code;
+    } else {
+        cli_say_nowait("%s", self->view.note);
     }
 }
 
@@ -282,6 +335,7 @@ static int run_screen(struct cli_session *session, enum top_order order,
                                 .may_change = top_may_change(session)},
                        .is_over = session->args->count == 0,
                        .is_redrawn = true};
+    bool was_wanted;
     bool is_busy;
 
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
@@ -292,7 +346,12 @@ static int run_screen(struct cli_session *session, enum top_order order,
     self.screen.is_plain = getenv("NO_COLOR") != NULL; /* NOLINT(concurrency-mt-unsafe) */
     self.looker = top_looker_start(session);
     run_loop(&self);
+    was_wanted = has_change(&self);
+    end_change(&self);
     top_screen_close(&self.screen);
+    if (was_wanted) {
+        report_change(&self);
+    }
     is_busy = top_looker_is_busy(self.looker);
     if (is_busy) {
         /* Nothing is held, and who presses q does not want to wait for an answer. */

@@ -138,6 +138,8 @@ static void draw_foot(struct top_sheet *sheet, const struct top_view *self)
         add_question(sheet, self->change);
     } else if (self->mode == TOP_TYPING) {
         top_add_text(sheet, TOP_BOLD, "names like: %s_", self->glob);
+    } else if (self->change) {
+        top_add(sheet, TOP_BOLD, self->change->progress);
     } else if (self->note[0] != '\0') {
         top_add(sheet, TOP_BOLD, self->note);
     } else {
