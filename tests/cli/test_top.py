@@ -93,6 +93,15 @@ class Screen(Terminal):
             if time.monotonic() > end_s:
                 raise Failure(f"{pattern} is not on the screen: {self.lines}")
 
+    def await_rows(self, names):
+        """The list shows these locks, and no others."""
+        def shown():
+            self.look()
+            at = next((i for i, line in enumerate(self.lines) if line.startswith("NAME ")), HEIGHT)
+            return [line.split()[0] for line in self.lines[at + 1:-1] if line.strip()]
+
+        wait_until(lambda: shown() == names, f"{names} are shown")
+
     def quit(self, keys="q"):
         self.type(keys)
         code = self.finish()
@@ -195,6 +204,19 @@ def test_rows_are_sorted_and_moved_through(server, rql):
         screen.await_line("^l39 ")
         assert all(len(line) <= 60 for line in screen.lines), screen.lines
         check_equal(shown(screen), names[::-1][:7])
+
+
+def test_no_row_is_hidden_while_there_is_room(server, rql):
+    for i in range(30):
+        write_lock(server, f"l{i:02}", i)
+    with Screen(rql, "--sort", "name", height=12) as screen:
+        screen.await_line("^l00 ")
+        screen.type("G")
+        screen.await_line("^l29 ")
+        screen.resize(WIDTH, 20)
+        screen.await_rows([f"l{i}" for i in range(15, 30)])
+        server.ask("DEL", *(f"rql:lock:l{i:02}" for i in range(25)))
+        screen.await_rows([f"l{i}" for i in range(25, 30)])
 
 
 def test_what_was_served_between_two_looks_is_counted(server, rql):

@@ -161,6 +161,9 @@ void top_draw_list(struct top_view *self, struct top_look *look, struct top_shee
     add_headings(sheet, columns);
     self->top = chosen < self->top ? chosen : self->top;
     self->top = chosen >= self->top + n_rows ? chosen - n_rows + 1 : self->top;
+    if (self->top + n_rows > count) { /* rows above are shown before lines stay empty */
+        self->top = count > n_rows ? count - n_rows : 0;
+    }
     for (size_t i = self->top; i < count && i < self->top + n_rows; i++) {
         add_row(sheet, look, rows[i], columns, i == chosen);
     }
