@@ -467,6 +467,27 @@ def test_names_are_filtered(server, rql):
         check_in("[/] filter", screen.lines[-1])
 
 
+def test_no_lock_that_is_not_shown_is_unlocked(server, rql):
+    for name in ("apple", "banana"):
+        write_lock(server, name, 1)
+    with Screen(rql, "--sort", "name") as screen:
+        screen.await_line("^apple ")
+        for keys in ("/no\r", "/no\rjku"):  # with a picture before the key, and without one
+            screen.type(keys)
+            screen.await_rows([])
+            screen.type("u")
+            screen.await_line("^no lock is chosen")
+            screen.type("y\r")
+            screen.await_line(r"\[enter\] look")
+            screen.type("/\x1b")
+            screen.await_rows(["apple", "banana"])
+        assert server.is_locked("apple") and server.is_locked("banana")
+        screen.type("/b*\ru")  # another row is the chosen one
+        screen.await_line(r"^unlock banana\?")
+        screen.type("n")
+        check_equal(screen.quit(), 0)
+
+
 def test_only_locks_that_are_held_for_long_are_shown(server, rql):
     write_lock(server, "new", 1)
     write_lock(server, "old", 2)

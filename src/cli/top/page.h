@@ -23,7 +23,8 @@ void top_draw_hosts(struct top_look *look, struct top_sheet *sheet);
 /* Returns the rows of the list, as top_look_sort() does. */
 const struct top_row **top_rows(const struct top_view *self, struct top_look *look, size_t *count);
 
-/* Returns the place of the chosen row. If its lock has ended, the row at its place is chosen. */
+/* Returns the place of the chosen row. If its lock has ended, the row at its place is chosen; row
+ * NULL: none is. */
 size_t top_place_of(const struct top_view *self, const struct top_row *const *rows, size_t count);
 void top_choose(struct top_view *self, const struct top_row *row, size_t place);
 

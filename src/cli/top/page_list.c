@@ -142,7 +142,7 @@ size_t top_place_of(const struct top_view *self, const struct top_row *const *ro
 
 void top_choose(struct top_view *self, const struct top_row *row, size_t place)
 {
-    char *copy = cli_must(strdup(row->name));
+    char *copy = row ? cli_must(strdup(row->name)) : NULL;
 
     free(self->name);
     self->name = copy;
@@ -167,7 +167,5 @@ void top_draw_list(struct top_view *self, struct top_look *look, struct top_shee
     for (size_t i = self->top; i < count && i < self->top + n_rows; i++) {
         add_row(sheet, look, rows[i], columns, i == chosen);
     }
-    if (count > 0) {
-        top_choose(self, rows[chosen], chosen);
-    }
+    top_choose(self, count > 0 ? rows[chosen] : NULL, chosen);
 }

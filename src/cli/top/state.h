@@ -29,7 +29,7 @@ struct top_view {
     bool is_reversed;
     bool is_paused;
     bool may_change; /* keys that change something on the server are offered */
-    char *name;      /* of the lock that is chosen; owned, or NULL: the first */
+    char *name;      /* of the lock that is chosen; owned, or NULL: none is shown yet */
     size_t place;    /* of its row, when it was shown last */
     size_t top;      /* the first row that is shown */
     char *who;   /* the acquirer that is chosen of a lock's holders and waiters; owned, or NULL */

@@ -286,6 +286,16 @@ static void move_in_list(struct top_view *self, struct top_look *look, enum top_
     }
 }
 
+/* Chooses a row that is shown, as the next picture will. */
+static void choose_shown(struct top_view *self, struct top_look *look)
+{
+    size_t count;
+    CLI_AUTO(cli_free) const struct top_row **rows = top_rows(self, look, &count);
+    const size_t place = top_place_of(self, rows, count);
+
+    top_choose(self, count > 0 ? rows[place] : NULL, place);
+}
+
 /* Returns the row of the lock that is chosen, or NULL. */
 static const struct top_row *chosen_row(const struct top_view *self, const struct top_look *look)
 {
@@ -349,7 +359,9 @@ static void ask_to_unlock(struct top_view *self, const struct top_look *look)
     const rql_lock_info *lock = row ? row->lock : NULL;
     rql_holder_info holder;
 
-    if (!lock || lock->is_kept || !lock->acquirer_id) {
+    if (!self->name) {
+        (void)snprintf(self->note, sizeof self->note, "no lock is chosen");
+    } else if (!lock || lock->is_kept || !lock->acquirer_id) {
         (void)snprintf(self->note, sizeof self->note, "it is not held");
     } else if (self->page == TOP_LOCK && top_count_items(look, row) > 0) {
         const struct top_item item = top_item_at(look, row, top_item_place(self, look, row));
@@ -499,6 +511,9 @@ void top_view_press(struct top_view *self, struct top_look *look, enum top_key k
     self->note[0] = '\0';
     if (self->mode == TOP_TYPING) {
         type(self, key, letter);
+        if (look) {
+            choose_shown(self, look);
+        }
     } else if (self->mode == TOP_ASKING) {
         answer(self, key);
     } else {
