@@ -15,9 +15,9 @@
 /* Longer names of metadata are cut in the table; JSON has them whole. */
 enum { LABEL_SIZE = 256 };
 
-/* Returns the text for a status. Our keys may contain anything, because any client with write
- * access can write there. A number without a name comes from a newer library. */
-static const char *status_text(rql_key_status status)
+/* Our keys may contain anything, because any client with write access can write there. A number
+ * without a name comes from a newer library. */
+const char *cli_status_text(rql_key_status status)
 {
     switch (status) {
     case RQL_KEY_ALIVE:
@@ -105,7 +105,7 @@ void cli_print_lock(struct out *out, const struct cli_names *names, const char *
     if (with_node) {
         out_text(out, "NODE", "node", info->node);
     }
-    out_text(out, "STATUS", "status", status_text(info->status));
+    out_text(out, "STATUS", "status", cli_status_text(info->status));
     print_owner(out, names, info);
     print_holders(out, out->headings || info->used_units > 0 ? "HOLDERS" : NULL, info);
     out_bool(out, "is_kept", info->is_kept);
@@ -169,7 +169,7 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
     if (with_node) {
         out_text(out, "NODE", "node", info->node);
     }
-    out_text(out, "STATUS", "status", status_text(info->status));
+    out_text(out, "STATUS", "status", cli_status_text(info->status));
     /* JSON has the requests themselves instead. */
     out_number(out, "WAITING", NULL, OUT_INT, (int64_t)info->n_requests);
     out_text(out, "FIRST", NULL,
@@ -193,7 +193,7 @@ static int check_key(struct cli_session *self, const char *what, rql_key_status 
         return CLI_DONE;
     }
     out_print(&self->out);
-    cli_say("%s: its key is not a %s: %s", self->args->name, what, status_text(status));
+    cli_say("%s: its key is not a %s: %s", self->args->name, what, cli_status_text(status));
     return CLI_FAULT;
 }
 
@@ -379,7 +379,7 @@ static void print_holder(struct out *out, const rql_lock_info *info,
     }
     /* `who` has no column for the status, so it replaces a holder that is not known. */
     if (info->status != RQL_KEY_ALIVE) {
-        out_text(out, "HOLDER", NULL, status_text(info->status));
+        out_text(out, "HOLDER", NULL, cli_status_text(info->status));
     }
     out_number(out, NULL, "age_ms", OUT_MS, cli_age_ms(info->acquired_at_us, info->server_us));
     out_number(out, "WAITING", "waiting", OUT_INT, n_waiting(info, queues));

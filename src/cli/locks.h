@@ -9,6 +9,9 @@
 
 enum { CLI_SHARE_SIZE = 48 };
 
+/* Returns the text for a status: "alive", "released", "wrong type", "malformed". */
+const char *cli_status_text(rql_key_status status);
+
 /* Returns how many hold the lock, in `out` or constant: "1" alone, "3 share", "5/8" for units of a
  * limit, or "kept". */
 const char *cli_holders_text(const rql_lock_info *info, char out[CLI_SHARE_SIZE]);

@@ -233,6 +233,29 @@ def test_what_was_served_between_two_looks_is_counted(server, rql):
         screen.await_line(r"^a +1 +0 ")
 
 
+def test_damaged_keys_are_shown_and_count_as_no_locks(server, rql):
+    write_lock(server, "a", 1)
+    server.ask("SET", "rql:lock:b", "x")
+    server.ask("HSET", "rql:lock:c", "rql_token", "x")
+    server.ask("SET", "rql:lock_queue:d", "x")
+    damage = {"b": "wrong type", "c": "malformed", "d": "queue: wrong type"}
+    with Screen(rql, "--sort", "name") as screen:
+        screen.await_line("^locks 1 ")
+        for name, said in damage.items():
+            screen.await_line(rf"^{name} .*  {said} *$")
+        for name, line in ("b", "its key is not a lock: wrong type"), ("c", "its key is not a lock: malformed"), ("d", "its key is not a queue: wrong type"):
+            screen.type("j\r")
+            screen.await_line(rf"^{name} *$")
+            screen.await_line(f"^{line}")
+            assert not any(line.startswith("held by") for line in screen.lines), screen.lines
+            screen.type("\x1b")
+            screen.await_line("^NAME ")
+        check_equal(screen.quit(), 0)
+    printed = [re.split(r"  +", line) for line in rql("top", "-n", "1", "--sort", "name").out.splitlines()[1:]]
+    check_equal({row[0]: row[7] for row in printed[1:]}, damage)
+    check_equal(rql("top", "--json", "-n", "1").json()["n_locks"], 1)
+
+
 def test_names_of_others_do_not_write_to_the_terminal(server, rql):
     hostile = "x\x1b[2J\x07\u202e"
     server.ask("HSET", f"rql:lock:{hostile}", "acq_id", "rql:acq:1\x1b]0;y\x07/1/0/0/0", "hst_id", "h", "ts", 1, "ini_ttl", 1,

@@ -1,7 +1,9 @@
 #include "look.h"
 
 #include "cost.h"
+#include "counts.h"
 #include "format.h"
+#include "locks.h"
 #include "messages.h"
 
 #include <math.h>
@@ -233,7 +235,7 @@ static void sum_up(struct top_look *self, const struct top_look *before)
         describe(row);
         compare(self, before, row);
         find_convoy(self, before, row);
-        self->n_locks += row->lock != NULL;
+        self->n_locks += row->lock && row->lock->status == RQL_KEY_ALIVE;
         self->n_waiting += row->waiting;
     }
 }
@@ -287,6 +289,19 @@ void top_look_free(struct top_look *self)
         free(self->rows);
         free(self);
     }
+}
+
+const char *top_row_holder(const struct top_look *self, const struct top_row *row,
+                           char out[CLI_NAME_SIZE])
+{
+    if (row->lock && cli_is_damaged(row->lock->status)) {
+        return cli_status_text(row->lock->status);
+    }
+    if (!row->lock && cli_is_damaged(row->queue->status)) {
+        (void)snprintf(out, CLI_NAME_SIZE, "queue: %s", cli_status_text(row->queue->status));
+        return out;
+    }
+    return cli_lock_holder(&self->names, row->lock, out);
 }
 
 const rql_host_info *top_look_host(const struct top_look *self, const char *host_id)

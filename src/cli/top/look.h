@@ -40,7 +40,7 @@ struct top_look {
     struct cli_waits waits;
     struct top_row *rows; /* sorted by name */
     size_t n_rows;
-    int64_t n_locks;
+    int64_t n_locks; /* without keys that are damaged */
     int64_t n_waiting;
     double served;     /* of all locks; negative: not known yet */
     int64_t begun_ms;  /* cli_now_ms() */
@@ -70,6 +70,11 @@ struct top_filter {
 /* Returns the rows in this order, in an array that the caller frees. filter NULL: all. */
 const struct top_row **top_look_sort(struct top_look *self, enum top_order order, bool is_reversed,
                                      const struct top_filter *filter, size_t *count);
+
+/* Returns who holds the lock, as cli_lock_holder() does; or what is wrong with its key, or with
+ * that of its queue. */
+const char *top_row_holder(const struct top_look *self, const struct top_row *row,
+                           char out[CLI_NAME_SIZE]);
 
 /* Returns the row of this name, or NULL. */
 const struct top_row *top_look_find(const struct top_look *self, const char *name);

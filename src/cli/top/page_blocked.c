@@ -12,8 +12,7 @@ static void add_blocked(struct top_sheet *sheet, const struct top_look *look,
     char held[CLI_DURATION_SIZE];
 
     top_add_text(sheet, TOP_BOLD, "%.512s  %s%s%s", row->name,
-                 row->lock ? cli_lock_holder(&look->names, row->lock, name) : "free",
-                 row->lock ? ", for " : "",
+                 row->lock ? top_row_holder(look, row, name) : "free", row->lock ? ", for " : "",
                  row->lock ? cli_format_duration(row->held_ms, held) : "");
     top_add_text(sheet, TOP_PLAIN, "   %lld wait%s: %s%s", (long long)row->waiting,
                  row->waiting == 1 ? "s" : "",

@@ -81,7 +81,7 @@ static void put_holder(char *line, const struct top_look *look, const struct top
     char name[CLI_NAME_SIZE];
     char text[TOP_LINE_SIZE];
 
-    (void)snprintf(text, sizeof text, "  %.280s%s%.512s", cli_lock_holder(&look->names, lock, name),
+    (void)snprintf(text, sizeof text, "  %.280s%s%.512s", top_row_holder(look, row, name),
                    reason ? "  " : "", reason ? reason : "");
     top_put_whole(line, text);
 }

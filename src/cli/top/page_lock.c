@@ -1,4 +1,6 @@
+#include "counts.h"
 #include "format.h"
+#include "locks.h"
 #include "page.h"
 
 #include <stdio.h>
@@ -91,7 +93,9 @@ static void add_lock(struct top_sheet *sheet, const struct top_look *look,
 {
     char name[CLI_NAME_SIZE];
 
-    top_add_text(sheet, TOP_BOLD, "held by %s", cli_lock_holder(&look->names, row->lock, name));
+    if (!cli_is_damaged(row->lock->status)) {
+        top_add_text(sheet, TOP_BOLD, "held by %s", cli_lock_holder(&look->names, row->lock, name));
+    }
     add_meta(sheet, row->lock->meta, row->lock->n_meta);
 }
 
@@ -170,11 +174,22 @@ static void add_headings(struct top_sheet *sheet)
     top_add(sheet, TOP_BOLD, line);
 }
 
+/* Says of a key that it is not what its place is for. */
+static void add_damage(struct top_sheet *sheet, const char *what, rql_key_status status)
+{
+    if (cli_is_damaged(status)) {
+        top_add_text(sheet, TOP_BOLD, "its key is not a %s: %s", what, cli_status_text(status));
+    }
+}
+
 static void draw_holders(const struct top_look *look, const struct top_row *row,
                          struct top_sheet *sheet, size_t chosen)
 {
     const rql_holder_list *holders = holders_of(look, row);
 
+    if (row->lock) {
+        add_damage(sheet, "lock", row->lock->status);
+    }
     for (size_t i = 0; holders && i < holders->count; i++) {
         add_holder(sheet, look, holders->item[i], i == chosen);
     }
@@ -197,6 +212,7 @@ static void draw_queue(const struct top_look *look, const struct top_row *row,
         top_add(sheet, TOP_BOLD, "no waiters");
         return;
     }
+    add_damage(sheet, "queue", row->queue->status);
     add_headings(sheet);
     for (size_t i = 0; i < row->queue->n_requests; i++) {
         add_request(sheet, look, row, row->queue->requests[i], n_holders + i == chosen);

@@ -55,7 +55,7 @@ static void print_row(struct out *out, const struct top_look *look, const struct
     out_number(out, "HELD", NULL, OUT_MS, row->held_ms);
     out_number(out, "LEFT", NULL, OUT_MS, row->left_ms);
     out_number(out, "EXPECT", "expected_wait_ms", OUT_MS, row->expect_ms);
-    out_text(out, "HOLDER", NULL, cli_lock_holder(&look->names, row->lock, holder));
+    out_text(out, "HOLDER", NULL, top_row_holder(look, row, holder));
     out_text(out, "REASON", NULL,
              row->lock ? cli_meta_value(row->lock->meta, row->lock->n_meta, "reason") : NULL);
     out_text(out, NULL, "convoy", row->convoy.text);
