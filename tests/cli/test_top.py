@@ -441,6 +441,13 @@ def test_without_a_terminal_each_look_is_a_table_or_an_object(server, rql):
     check_equal((seen["waiting"], [one["position"] for one in seen["locks"][0]["requests"]]), (120, list(range(1, 101))))
 
 
+def test_a_lock_without_a_ttl_is_left_forever(server, rql):
+    write_lock(server, "a", 1)
+    server.ask("PERSIST", "rql:lock:a")
+    printed = [re.split(r"  +", line) for line in rql("top", "-n", "1").out.splitlines()]
+    check_equal(dict(zip(*printed))["LEFT"], "forever")
+
+
 def write_lock(server, name, number, token=None, ttl_ms=60000):
     """A lock of the acquirer of this number, as the scripts write it. Returns its token."""
     token = token or server.now_us()

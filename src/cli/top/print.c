@@ -53,7 +53,11 @@ static void print_row(struct out *out, const struct top_look *look, const struct
     out_real(out, "served_per_s", row->served);
     out_bool(out, "at_least", row->is_least);
     out_number(out, "HELD", NULL, OUT_MS, row->held_ms);
-    out_number(out, "LEFT", NULL, OUT_MS, row->left_ms);
+    if (row->is_endless) {
+        out_text(out, "LEFT", NULL, "forever");
+    } else {
+        out_number(out, "LEFT", NULL, OUT_MS, row->left_ms);
+    }
     out_number(out, "EXPECT", "expected_wait_ms", OUT_MS, row->expect_ms);
     out_text(out, "HOLDER", NULL, top_row_holder(look, row, holder));
     out_text(out, "REASON", NULL,
