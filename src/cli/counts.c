@@ -3,7 +3,10 @@
 #include "exit.h"
 #include "format.h"
 #include "names.h"
+#include "signals.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,23 +79,96 @@ static void count_queue(struct cli_counts *counts, const char **hosts, const rql
     }
 }
 
-/* Asks for the holders of each lock that several share. Another program's lock may have a name that
- * the library does not take. */
-static rql_status read_holders(struct cli_reading *self, rql_client *client, rql_error *error)
+/* ---- the holders of shared locks ---- */
+
+/* The holders of a lock take two round trips. So several threads ask, and the client sends their
+ * calls together. */
+enum { READERS = 32 };
+
+struct readers {
+    struct cli_reading *reading;
+    rql_client *client;
+    atomic_size_t next; /* the index of the lock that is read next */
+};
+
+struct reader {
+    struct readers *all;
+    pthread_t thread;
+    rql_status status;
+    rql_error error;
+};
+
+static bool has_sharers(const rql_lock_info *info)
 {
+    return info->status == RQL_KEY_ALIVE && cli_is_of_several(info);
+}
+
+/* Reads the holders of one lock after the other, up to the first fault. Another program's lock may
+ * have a name that the library does not take. */
+static void *run_reader(void *data)
+{
+    struct reader *self = data;
+    struct readers *all = self->all;
+    const rql_lock_info_list *locks = all->reading->locks;
+
+    while (self->status == RQL_OK) {
+        const size_t i = atomic_fetch_add(&all->next, 1);
+
+        if (i >= locks->count) {
+            return NULL;
+        }
+        if (has_sharers(locks->item[i])) {
+            self->status = rql_lock_holders(all->client, locks->item[i]->name,
+                                            &all->reading->holders[i], &self->error);
+            self->status = self->status == RQL_E_INVALID ? RQL_OK : self->status;
+        }
+    }
+    atomic_store(&all->next, locks->count); /* the others end, too */
+    return NULL;
+}
+
+/* Runs so many readers, this thread as the first. If the system refuses a thread, the others read
+ * its locks. */
+static rql_status run_readers(struct readers *all, size_t count, rql_error *error)
+{
+    struct reader readers[READERS] = {{.all = all}};
     rql_status status = RQL_OK;
+    size_t n_running = 1;
 
-    self->holders = cli_must(calloc(self->locks->count + 1, sizeof(void *)));
-    for (size_t i = 0; status == RQL_OK && i < self->locks->count; i++) {
-        const rql_lock_info *info = self->locks->item[i];
-
-        if (info->status == RQL_KEY_ALIVE && cli_is_of_several(info)) {
-            status = rql_lock_holders(client, info->name, &self->holders[i], error);
-            status = status == RQL_E_INVALID ? RQL_OK : status;
+    while (n_running < count) {
+        readers[n_running].all = all;
+        if (!cli_start_thread(&readers[n_running].thread, run_reader, &readers[n_running])) {
+            break;
+        }
+        n_running++;
+    }
+    (void)run_reader(&readers[0]);
+    for (size_t i = 0; i < n_running; i++) {
+        if (i > 0) {
+            (void)pthread_join(readers[i].thread, NULL);
+        }
+        if (status == RQL_OK && readers[i].status != RQL_OK) {
+            status = readers[i].status;
+            *error = readers[i].error;
         }
     }
     return status;
 }
+
+static rql_status read_holders(struct cli_reading *self, rql_client *client, rql_error *error)
+{
+    struct readers all = {.reading = self, .client = client};
+    size_t n_shared = 0;
+
+    self->holders = cli_must(calloc(self->locks->count + 1, sizeof(void *)));
+    for (size_t i = 0; i < self->locks->count; i++) {
+        n_shared += has_sharers(self->locks->item[i]);
+    }
+    return n_shared > 0 ? run_readers(&all, n_shared < READERS ? n_shared : READERS, error)
+                        : RQL_OK;
+}
+
+/* ---- a reading ---- */
 
 rql_status cli_reading_read(struct cli_reading *self, rql_client *client, rql_error *error)
 {

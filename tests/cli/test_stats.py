@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 
-from harness import (Missing, Server, check_equal, check_in, finish, leave_out_in_cluster, main, share_as, shards,
+from harness import (FaultyNetwork, Missing, Server, check_equal, check_in, finish, leave_out_in_cluster, main, share_as, shards,
                      start_waiting, wait_until)
 from openmetrics import parsed
 
@@ -64,6 +64,24 @@ def test_a_lock_of_several_with_a_foreign_name_is_counted(server, rql):
     share_as(server, "c", 8, ("1", ""))
     counts = rql("stats", "--json").json()
     check_equal((counts["locks"], counts["hosts"]), (2, 1))
+
+
+def test_many_shared_locks_are_read_at_the_same_time(_server, rql):
+    """One after the other, over a network with a delay of 20 ms each way, they would take 24 s at least."""
+    leave_out_in_cluster("a path")
+    with Server() as own:
+        for i in range(300):
+            share_as(own, f"s{i}", 8, ("1", ""), ("1", ""))
+        network = FaultyNetwork(own.url.removeprefix("unix://"))
+        network.fail("delay", n=20)
+        try:
+            begun_s = time.monotonic()
+            counts = rql("stats", "--json", RQL_URL=f"unix://{network.path}").json()
+            took_s = time.monotonic() - begun_s
+        finally:
+            network.stop()
+    check_equal((counts["locks"], counts["hosts"]), (300, 2))
+    assert took_s < 12, took_s
 
 
 def test_stats_of_an_empty_server_are_zero(_server, rql):
