@@ -84,14 +84,17 @@ static const char *environment(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Returns whether the output is a terminal that supports colours, and NO_COLOR (no-color.org) is
- * not set. */
+bool out_is_plain(void)
+{
+    return environment("NO_COLOR") != NULL;
+}
+
+/* Returns whether the output is a terminal that supports colours and is to have them. */
 static bool has_colours(const struct out *self)
 {
     const char *terminal = environment("TERM");
 
-    return isatty(fileno(self->to)) && !environment("NO_COLOR") && terminal &&
-           strcmp(terminal, "dumb") != 0;
+    return isatty(fileno(self->to)) && !out_is_plain() && terminal && strcmp(terminal, "dumb") != 0;
 }
 
 /* Returns the colour of a label that asks for action, or "". */

@@ -43,6 +43,10 @@ enum out_kind {
     OUT_MS, /* a duration; the table says "12.3s" */
 };
 
+/* Returns whether NO_COLOR (no-color.org) is set and not empty: nothing is coloured, bold or
+ * faint. */
+bool out_is_plain(void);
+
 /* Returns a sink with one field per line. For the `key` and `heading` of all fields, NULL leaves
  * the field out of that form. */
 struct out out_fields(enum out_form form);

@@ -34,12 +34,12 @@ def be_shell():
 class Screen(Terminal):
     """rql top at a terminal of this size; `lines` are those that are shown."""
 
-    def __init__(self, rql, *words, width=WIDTH, height=HEIGHT, has_shell=False, url=None):
+    def __init__(self, rql, *words, width=WIDTH, height=HEIGHT, has_shell=False, url=None, **more):
         def begin():
             self.resize_of(0, width, height)
             if has_shell:
                 be_shell()
-            os.execve(PROGRAM, [PROGRAM, "top", "--every", "100ms", *words], environment(url or rql.url, TERM="xterm"))
+            os.execve(PROGRAM, [PROGRAM, "top", "--every", "100ms", *words], environment(url or rql.url, TERM="xterm", **more))
 
         super().__init__(begin)
         self.width, self.height, self.lines, self.is_other = width, height, [""] * height, False
@@ -700,6 +700,15 @@ def test_without_colours_only_the_chosen_line_is_marked(server, rql):
         screen.await_line("^a ")
         screen.quit()
         assert "\x1b[7m" in screen.written.decode() and "\x1b[1m" not in screen.written.decode()
+
+
+def test_an_empty_no_color_means_colours(server, rql):
+    """As in the tables of the other commands."""
+    write_lock(server, "a", 1)
+    with Screen(rql, NO_COLOR="") as screen:
+        screen.await_line("^a ")
+        screen.quit()
+        assert "\x1b[1m" in screen.written.decode()
 
 
 def test_a_circle_of_nested_runs_is_a_deadlock(server, rql):

@@ -343,7 +343,7 @@ static int run_screen(struct cli_session *session, enum top_order order,
     if (self.signal_fd < 0 || !top_screen_open(&self.screen)) {
         return CLI_FAULT;
     }
-    self.screen.is_plain = getenv("NO_COLOR") != NULL; /* NOLINT(concurrency-mt-unsafe) */
+    self.screen.is_plain = out_is_plain();
     self.looker = top_looker_start(session);
     run_loop(&self);
     was_wanted = has_change(&self);
