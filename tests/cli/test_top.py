@@ -559,9 +559,33 @@ def test_a_question_is_whole_on_a_narrow_terminal(server, rql):
         screen.await_line(r"^\[y\]es  \[n\]o")
         shown = " ".join(" ".join(screen.lines).split())
         check_in("It is not told before its next renewal.", shown)
-        check_in(f"same as: rql unlock orders:1 --force --token {token} [y]es", shown)
+        check_in(f"same as: rql unlock --force --token {token} -- orders:1 [y]es", shown)
         screen.type("n")
         check_equal(screen.quit(), 0)
+
+
+def test_a_long_name_leaves_room_for_the_answers(server, rql):
+    write_lock(server, "\x01" * 500, 1)
+    with Screen(rql, width=80) as screen:
+        screen.await_line(r"^\\x01")
+        screen.type("u")
+        screen.await_line(r"^\[y\]es  \[n\]o")
+        shown = " ".join("".join(screen.lines).split())
+        assert re.search(r"unlock (\\x01)+.{1,4}\? rql:acq:1/\S+ has held it for", shown), shown
+        screen.type("n")
+        check_equal(screen.quit(), 0)
+
+
+def test_the_command_for_a_name_like_a_flag_works(server, rql):
+    write_lock(server, "-x", 1)
+    with Screen(rql) as screen:
+        screen.await_line("^-x ")
+        screen.type("u")
+        command = screen.await_line("^  rql unlock ").split()
+        screen.type("n")
+        check_equal(screen.quit(), 0)
+    check_equal(rql(*command[1:]).code, 0)
+    assert not server.is_locked("-x")
 
 
 def test_the_name_of_a_lock_is_shown_first(server, rql):
@@ -584,7 +608,7 @@ def test_unlock_ends_the_grant_that_was_seen(server, rql):
         screen.await_line("^it's ")
         screen.type("u")
         screen.await_line(r"^unlock it's\? rql:acq:1/\S+ has held it for \S+ and 0 wait\. It is not told before")
-        screen.await_line(rf"^  rql unlock 'it'\\''s' --force --token {token}")
+        screen.await_line(rf"^  rql unlock --force --token {token} -- 'it'\\''s'")
         screen.type("n")
         screen.await_line(r"\[u\]nlock")
         assert server.is_locked("it's")

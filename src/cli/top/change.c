@@ -2,11 +2,14 @@
 
 #include "format.h"
 #include "messages.h"
+#include "sheet.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { NAME_MOST = 100 /* columns of a name in a question */ };
 
 __attribute__((format(printf, 1, 2))) static char *format(const char *text, ...)
 {
@@ -53,11 +56,22 @@ static char *quote(const char *word)
     return cli_must(fclose(out) == 0 ? text : NULL);
 }
 
+/* Writes the name of a lock for a question, which has to leave room for the answers. */
+static const char *write_name(char out[TOP_LINE_SIZE], const char *name)
+{
+    const size_t width = top_shown_width(name);
+
+    out[0] = '\0';
+    top_put(out, name, width < NAME_MOST ? width : NAME_MOST);
+    return out;
+}
+
 struct top_change *top_change_end_grant(const struct top_look *look, const struct top_row *row,
                                         const rql_holder_info *holder)
 {
     struct top_change *self = new_change(TOP_END_GRANT, row->name, holder->acquirer_id);
     CLI_AUTO(cli_free) char *word = quote(row->name);
+    char lock[TOP_LINE_SIZE];
     char name[CLI_NAME_SIZE];
     char held[CLI_DURATION_SIZE];
 
@@ -65,11 +79,14 @@ struct top_change *top_change_end_grant(const struct top_look *look, const struc
     self->question =
         format("unlock %s? %s has held it for %s and %lld wait%s. It is not told before its next "
                "renewal.",
-               row->name, cli_holder_name(&look->names, holder, name),
+               write_name(lock, row->name), cli_holder_name(&look->names, holder, name),
                cli_format_duration(cli_age_ms(holder->acquired_at_us, look->server_us), held),
                (long long)row->waiting, row->waiting == 1 ? "s" : "");
     self->progress = format("%s: being unlocked ...", row->name);
-    self->command = format("rql unlock %s --force --token %lld", word, (long long)holder->token);
+    if (top_shown_width(row->name) <= NAME_MOST) {
+        self->command =
+            format("rql unlock --force --token %lld -- %s", (long long)holder->token, word);
+    }
     return self;
 }
 
@@ -77,13 +94,14 @@ struct top_change *top_change_remove_request(const struct top_look *look, const 
                                              const rql_request_info *request)
 {
     struct top_change *self = new_change(TOP_REMOVE_REQUEST, row->name, request->acquirer_id);
+    char lock[TOP_LINE_SIZE];
     char name[CLI_NAME_SIZE];
     char waited[CLI_DURATION_SIZE];
 
     self->question =
         format("remove the request of %s for %s? It has waited for %s. If its program is alive, it "
                "takes its place again.",
-               cli_request_name(&look->names, request, name), row->name,
+               cli_request_name(&look->names, request, name), write_name(lock, row->name),
                cli_format_duration(cli_age_ms(request->score_us, look->server_us), waited));
     self->progress = format("%s: the request is being removed ...", row->name);
     return self;

@@ -110,6 +110,9 @@ static void add_question(struct top_sheet *sheet, const struct top_change *chang
         top_add(sheet, TOP_PLAIN, "same as:");
         top_add_words(sheet, TOP_PLAIN, change->command, 2);
     }
+    if (sheet->n_lines == sheet->height) {
+        top_drop_lines(sheet, sheet->height - 1);
+    }
     top_add(sheet, TOP_FAINT, "[y]es  [n]o");
 }
 
