@@ -296,6 +296,18 @@ def test_a_server_that_does_not_answer_leaves_the_last_picture(server, rql):
         screen.await_line("^a ")
 
 
+def test_the_age_of_a_fault_grows_in_a_pause(server, rql):
+    with Screen(rql, "--io-timeout", "200ms", "--connect-timeout", "200ms") as screen:
+        screen.await_line("^locks 0")
+        with server.frozen():
+            screen.await_line("^no answer for .*: ")
+            screen.type(" ")
+            screen.await_line("PAUSED")
+            time.sleep(0.5)  # the look that was under way has ended
+            seen = set()
+            wait_until(lambda: seen.add(screen.await_line("^no answer for ").split(":")[0]) or len(seen) > 3, "it grows")
+
+
 def test_it_can_be_left_while_the_server_does_not_answer(server, rql):
     with Screen(rql, "--io-timeout", "60s") as screen:
         screen.await_line("^locks 0")

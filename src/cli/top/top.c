@@ -254,7 +254,7 @@ static int next_poll_ms(const struct top *self)
         return self->fault.status != RQL_OK ? EVERY_MS : -1; /* its age is shown */
     }
     if (self->view.is_paused && !lacks_holders(self)) {
-        return -1;
+        return self->fault.status != RQL_OK ? EVERY_MS : -1;
     }
     return left_ms > 0 ? (int)(left_ms < EVERY_MS ? left_ms : EVERY_MS) : 0;
 }
