@@ -600,6 +600,23 @@ def test_the_command_for_a_name_like_a_flag_works(server, rql):
     assert not server.is_locked("-x")
 
 
+def test_a_low_terminal_shows_no_line_outside_of_it(server, rql):
+    write_lock(server, "a", 1)
+    for height in range(1, 8):
+        with Screen(rql, width=40, height=height) as screen:
+            screen.await_line(r"^\[q\]uit")
+            if height > 4:
+                screen.await_line("^a ")
+            screen.type("u")
+            screen.await_line(r"^\[y\]es")
+            screen.type("n\r")
+            screen.await_line(r"^\[q\]uit  \[esc\]")
+            check_in("[q]uit  [esc] back", screen.lines[-1])
+            check_equal(screen.quit(), 0)
+            places = [int(line) for line in re.findall(r"\x1b\[(\d+);1H", screen.written.decode())]
+            check_equal(max(places), height)
+
+
 def test_the_name_of_a_lock_is_shown_first(server, rql):
     """Also on a terminal with room for less than its page, before its holders are read and after that."""
     hold(rql, server, "a", "--reason", "why")

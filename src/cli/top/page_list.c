@@ -158,7 +158,9 @@ void top_draw_list(struct top_view *self, struct top_look *look, struct top_shee
     const size_t n_rows = room > 1 ? room - 1 : 1;
     const size_t chosen = top_place_of(self, rows, count);
 
-    add_headings(sheet, columns);
+    if (room > 1) {
+        add_headings(sheet, columns);
+    }
     self->top = chosen < self->top ? chosen : self->top;
     self->top = chosen >= self->top + n_rows ? chosen - n_rows + 1 : self->top;
     if (self->top + n_rows > count) { /* rows above are shown before lines stay empty */

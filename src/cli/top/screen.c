@@ -14,7 +14,7 @@
 
 enum {
     LEAST_WIDTH = 20,
-    LEAST_HEIGHT = 8,
+    LEAST_HEIGHT = 1,
     WIDTH = 80,
     HEIGHT = 24,
     MOST = 1000,
