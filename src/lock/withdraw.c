@@ -17,10 +17,14 @@
  * Requests and grants that no caller waits for any more and whose end the server has not confirmed.
  * The thread in the background repeats the withdrawal every 100 ms until the server confirms it, or
  * until a lock that may have been granted is over by its ttl.
+ *
+ * The first answer confirms nothing: a try or a poll without an answer is on another connection,
+ * and the server may read it after the withdrawal. What it does then is found by the next one.
  */
 
 enum {
-    REENTRY_UNDONE = 3 /* leave.lua */
+    NOTHING_THERE = 0, /* leave.lua */
+    REENTRY_UNDONE = 3
 };
 
 struct withdrawal {
@@ -33,6 +37,7 @@ struct withdrawal {
     char acquirer[RQL_ID_SIZE];
     char nonce[RQLI_HEX_SIZE];
     bool may_share;
+    bool was_answered;
     char memory[]; /* of the keys */
 };
 
@@ -77,6 +82,7 @@ static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *ans
     rql_client *client = self->client;
     struct rqli_background *background = client->background;
     struct rqli_outcome outcome = {0};
+    bool is_served;
 
     (void)answer;
     (void)fault;
@@ -85,10 +91,13 @@ static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *ans
         return;
     }
     (void)rqli_outcome_read(reply, &outcome);
-    if (outcome.second == RQLI_SERVED_PARTLY) {
-        rqli_background_set(background, duty, rqli_now_us());
-    } else {
+    is_served = outcome.second != RQLI_SERVED_PARTLY;
+    if (is_served && outcome.what == NOTHING_THERE && self->was_answered) {
         drop_withdrawal(self);
+    } else {
+        self->was_answered = true;
+        rqli_background_set(background, duty,
+                            rqli_now_us() + (is_served ? RQLI_PAUSE_WITHDRAWAL.first_us : 0));
     }
     if (outcome.what == REENTRY_UNDONE) {
         rqli_background_unlock(background);

@@ -487,6 +487,40 @@ TEST(what_is_to_be_withdrawn_is_tried_again_when_it_is_due)
     rqli_lock_free(lock);
 }
 
+/* The server may read what was sent before over another connection after a withdrawal. */
+TEST(what_is_withdrawn_is_asked_for_until_nothing_is_there_again)
+{
+    static const struct {
+        const char *name;
+        const char *answer;
+        bool is_open;
+    } rows[] = {
+        {"the request may still be on its way", "0 0", true},
+        {"and a poll of it", "1 0", true},
+        {"the queue is not served yet", "0 2", true},
+        {"nothing is there again", "0 1", false},
+    };
+
+    rql_lock *lock = granted("x");
+
+    background->worker.is_started = true; /* the test is the thread */
+    rqli_withdraw_lock_later(lock, LONG_MS);
+    rqli_background_lock(background);
+    EACH_ROW (row, rows) {
+        struct rqli_duty *duty =
+            RQLI_OWNER(background->shared.others.items[1], struct rqli_duty, due);
+        const struct rqli_reply reply = tree_text(row->answer);
+
+        duty->ops->read(duty, NULL, &reply, RQL_OK);
+        rqli_background_unlock(background);
+        assert_int_equal(rqli_withdraw_is_open(client, lock->name, lock->acquirer), row->is_open);
+        rqli_background_lock(background);
+    }
+    rqli_background_unlock(background);
+    background->worker.is_started = false;
+    rqli_lock_free(lock);
+}
+
 /* A thread that takes the lock back while its callback runs. */
 static struct {
     rql_lock *lock;
