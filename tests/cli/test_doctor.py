@@ -300,7 +300,8 @@ def test_a_server_that_wants_a_password_is_named_as_such(server, rql):
         for words in (("doctor",), ("ls",)):
             result = rql(*words, RQL_URL=own.url)
             check_equal(result.code, 69)
-            check_in("rql: fix: set RQL_URL=unix://USER:PASSWORD@/PATH, with", result.err)
+            wanted = "redis+cluster://USER:PASSWORD@HOST" if is_cluster() else "unix://USER:PASSWORD@/PATH"
+            check_in(f"rql: fix: set RQL_URL={wanted}, with", result.err)
 
 
 def test_a_wrong_password_is_no_missing_right(server, rql):

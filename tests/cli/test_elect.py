@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from harness import HOST, FaultyNetwork, Folder, check_equal, check_in, finish, main, read_line, wait_until
+from harness import HOST, FaultyNetwork, Folder, check_equal, check_in, finish, leave_out_in_cluster, main, read_line, wait_until
 
 # Writes its term, then runs until it is ended.
 RUNS = "echo $RQL_TOKEN >>{0}/terms; exec sleep 60"
@@ -51,6 +51,7 @@ def test_after_a_loss_it_waits_for_its_next_turn(server, rql):
 
 def test_a_turn_that_cannot_be_claimed_is_not_its_last(server, rql):
     """The server does not hear of it for longer than a lock that was handed over lasts."""
+    leave_out_in_cluster("a proxy of one server")
     network = FaultyNetwork(server.url.removeprefix("unix://"))
     with Folder() as folder:
         try:

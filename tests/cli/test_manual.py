@@ -190,7 +190,7 @@ def test_exit_codes_agree(_server, rql):
 
 
 def test_each_command_that_runs_another_has_its_exit_codes(_server, rql):
-    for words in (("run", "a"), ("series", "a", "b"), ("once", "c", "--every", "1d", "--unless-failed"), ("elect", "d")):
+    for words in (("run", "a"), ("series", "{s}a", "{s}b"), ("once", "c", "--every", "1d", "--unless-failed"), ("elect", "d")):
         for command, code in (("/etc/passwd", 126), ("/nonexistent", 127)):
             check_equal(rql(*words, "--", command).code, code, words)
             check_in(str(code), exit_codes(rql, words[0]))

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 
-from harness import PROGRAM, FaultyNetwork, Folder, Program, check_equal, check_in, finish, main, wait_until
+from harness import PROGRAM, FaultyNetwork, Folder, Program, check_equal, check_in, finish, leave_out_in_cluster, main, wait_until
 
 KEPT = "rql:acq:kept/0/0/0/" + "0" * 32
 TOO_LATE = "rql: a: not run: each of 20 grants came after the end of its window"
@@ -99,6 +99,7 @@ def test_a_lock_that_comes_in_the_next_period_is_asked_for_again(_server, rql):
 
 
 def test_a_server_that_is_slower_than_the_period_is_told(server, rql):
+    leave_out_in_cluster("a proxy of one server")
     network = FaultyNetwork(server.url.removeprefix("unix://"))
     try:
         network.fail("delay", direction="up", n=5)

@@ -10,8 +10,8 @@ import stat
 import tempfile
 import time
 
-from harness import (IN_USE, FaultyNetwork, Folder, Missing, Server, check_equal, check_in, finish, free_port, listener, main,
-                     read_line, shards, start_waiting, wait_until)
+from harness import (IN_USE, FaultyNetwork, Folder, Missing, Server, check_equal, check_in, finish, free_port, leave_out_in_cluster,
+                     listener, main, read_line, shards, start_waiting, wait_until)
 from openmetrics import parsed
 from serving import Serve
 
@@ -217,6 +217,7 @@ def test_each_of_several_servers_has_to_answer(_server, rql):
 
 def test_a_long_reading_hides_no_answer(_server, rql):
     """The first one takes 8 s here: it looks at many keys, page by page."""
+    leave_out_in_cluster("a proxy of one server")
     with Server() as own:
         own.ask("EVAL", "for i = 1, 20000 do redis.call('SET', 'k' .. i, 1) end", 0)
         network = FaultyNetwork(own.url.removeprefix("unix://"))

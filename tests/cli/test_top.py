@@ -735,7 +735,7 @@ def test_a_request_is_removed(server, rql):
 def test_keys_that_change_something_are_offered_to_those_who_may(server, rql):
     write_lock(server, "a", 1)
     reader = server.add_user("reader", "~*", "+@read", "+@connection", "+info", "+time", "+dbsize", "+evalsha", "+script|exists", "-@write",
-                             "&*", "+publish")
+                             "&*", "+publish", "+cluster|slots")
     for words, url in ((("--read-only",), rql.url), ((), reader)):
         with Screen(rql, *words, url=url) as screen:
             screen.await_line("^a ")

@@ -178,7 +178,7 @@ def test_a_lock_has_the_traceparent_in_its_metadata(server, rql):
     meta = ("sh", "-c", f"'{PROGRAM}' info a --json")
     for words, more in ((("run", "a", "--", *meta), {"TRACEPARENT": GIVEN}),
                         (("run", "a", "--traceparent", UNSAMPLED, "--", *meta), {}),
-                        (("series", "a", "b", "--traceparent", GIVEN, "--", *meta), {})):
+                        (("series", "a", "{a}b", "--traceparent", GIVEN, "--", *meta), {})):
         done = rql(*words, **more)
         check_equal(json.loads(done.out)["meta"], {"traceparent": more.get("TRACEPARENT") or words[words.index("--") - 1]})
     check_equal(rql("run", "a", "--", *meta).json()["meta"], {})
