@@ -166,19 +166,18 @@ static bool is_readable(int fd)
 }
 
 /* Returns whether the lock ends because of --max-hold. An agent ends such a lock on its own and
- * closes the connection, a little before hold_end_ms: nothing is left of the last renewal then. */
-static bool is_held_to_limit(const struct watch *self, rql_lock_state state)
+ * closes the connection, a little before hold_end_ms: nothing was left of the last renewal then. */
+static bool is_held_to_limit(const struct watch *self, int64_t was_left_ms)
 {
     return self->hold_end_ms - cli_now_ms() <= self->grace_ms ||
-           (self->hold_end_ms != INT64_MAX && state != RQL_GONE &&
-            cli_held_remaining_ms(self->held) <= CHECK_MS);
+           (self->hold_end_ms != INT64_MAX && was_left_ms <= CHECK_MS);
 }
 
 /* Returns why the lock has ended or is about to: as its user has asked, or against that. An agent
- * closes the connection at any loss, and at its own end. */
-static const char *why_it_ends(const struct watch *self, rql_lock_state state)
+ * closes the connection at any loss, and at its own end. was_left_ms: before it was looked at. */
+static const char *why_it_ends(const struct watch *self, rql_lock_state state, int64_t was_left_ms)
 {
-    return is_held_to_limit(self, state)                      ? "its --max-hold is nearly over"
+    return is_held_to_limit(self, was_left_ms)                ? "its --max-hold is nearly over"
            : state == RQL_GONE                                ? "the lock is lost"
            : !self->renews && left_ms(self) <= self->grace_ms ? "its ttl is nearly over"
            : cli_held_is_cut(self->held) ? "the lock is lost, or the agent has ended"
@@ -190,13 +189,17 @@ static const char *why_it_ends(const struct watch *self, rql_lock_state state)
  * the command may have begun to clean up. */
 static void check_lock(struct watch *self)
 {
-    const rql_lock_state state = cli_held_state(self->held);
+    const int64_t left_ms_before = cli_held_remaining_ms(self->held);
+    const rql_lock_state state = cli_held_state(self->held); /* an agent is asked by this */
+    /* Nothing is left of a lock of this program that is lost, whatever the reason. */
+    const int64_t was_left_ms =
+        state == RQL_GONE && !self->held->agent_lock ? INT64_MAX : left_ms_before;
 
     if (!self->is_ending) {
         self->was_lost = state == RQL_GONE;
         if (self->was_lost || cli_held_is_cut(self->held) ||
             (left_ms(self) <= self->grace_ms && (!is_renewed(self) || state == RQL_DOUBTFUL))) {
-            terminate(self, why_it_ends(self, state));
+            terminate(self, why_it_ends(self, state, was_left_ms));
         } else if (is_readable(self->asked_fd)) {
             terminate(self, "this host is drained");
         }
