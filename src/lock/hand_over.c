@@ -58,8 +58,9 @@ static struct rqli_transfer *find_own(const rql_lock *request)
     for (struct rqli_dlink *at = leases->shared.all.first; at && !found; at = at->next) {
         const rql_lock *held = rqli_lock_of_link(at);
 
-        if (rqli_transfer_is_open(held->transfer) && strcmp(held->name, request->name) == 0 &&
-            strcmp(held->acquirer, request->acquirer) == 0 && !rqli_hand_over_loop_here(held)) {
+        if (rqli_transfer_is_open(held->transfer) &&
+            rqli_lock_is_of(held, request->name, request->acquirer) &&
+            !rqli_hand_over_loop_here(held)) {
             found = held->transfer;
             (void)atomic_fetch_add_explicit(&found->references, 1, memory_order_relaxed);
         }

@@ -10,8 +10,6 @@
 #include "observe/observe.h"
 #include "wire/answer.h"
 
-#include <string.h>
-
 /*
  * A lazy release is sent, and reported as done, before the server has answered. Nearly always the
  * next release finds the answer of the one before, and that is all. The thread in the background
@@ -316,11 +314,6 @@ void rqli_release_settle_later(rql_lock *lock, struct rqli_batch *release)
     rqli_background_unlock(background);
 }
 
-static bool is_of(const rql_lock *lock, const char *name, const char *acquirer)
-{
-    return strcmp(lock->name, name) == 0 && strcmp(lock->acquirer, acquirer) == 0;
-}
-
 /* A release of this acquirer was counted before its caller could ask again. */
 bool rqli_release_is_late(rql_client *client, const char *name, const char *acquirer)
 {
@@ -332,12 +325,12 @@ bool rqli_release_is_late(rql_client *client, const char *name, const char *acqu
     }
     rqli_background_lock(background);
     for (struct rqli_dlink *at = background->shared.settling.first; at && !is_late; at = at->next) {
-        is_late = is_of(rqli_lock_of_link(at), name, acquirer);
+        is_late = rqli_lock_is_of(rqli_lock_of_link(at), name, acquirer);
     }
     for (struct rqli_dlink *at = background->shared.late.first; at && !is_late; at = at->next) {
         const rql_lock *lock = rqli_lock_of_link(at);
 
-        is_late = is_of(lock, name, acquirer) && !is_confirmed(lock);
+        is_late = rqli_lock_is_of(lock, name, acquirer) && !is_confirmed(lock);
     }
     rqli_background_unlock(background);
     return is_late;

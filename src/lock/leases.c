@@ -84,8 +84,7 @@ static uint64_t hash_of(const char *name, const char *acquirer)
 static bool is_renewed_for(const rql_lock *lock, const char *name, const char *acquirer,
                            int64_t now_us)
 {
-    return lock->kept.lease.renews && strcmp(lock->name, name) == 0 &&
-           strcmp(lock->acquirer, acquirer) == 0 &&
+    return lock->kept.lease.renews && rqli_lock_is_of(lock, name, acquirer) &&
            rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE;
 }
 
@@ -574,8 +573,7 @@ bool rqli_leases_has(struct rqli_leases *self, const rql_lock *lock)
     for (at = self->shared.all.first; at && !has; at = at->next) {
         const rql_lock *held = RQLI_OWNER(at, rql_lock, kept.link);
 
-        has = held != lock && strcmp(held->name, lock->name) == 0 &&
-              strcmp(held->acquirer, lock->acquirer) == 0 &&
+        has = held != lock && rqli_lock_is_of(held, lock->name, lock->acquirer) &&
               rqli_lease_state(&held->kept.lease, now_us) != RQL_GONE;
     }
     rqli_background_unlock(self->background);

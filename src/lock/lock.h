@@ -19,6 +19,7 @@
 #include <rql/client.h>
 #include <rql/lock.h>
 #include <stddef.h>
+#include <string.h>
 
 /* Whether the leases look after a lock, and whose it is. */
 enum rqli_lock_listing {
@@ -118,6 +119,12 @@ rql_status rqli_lock_fail_ended(const char *name, const char *when, rql_error *e
 /* Makes the request itself the acquirer, the number-th such one of the client, in place of a thread
  * or task. */
 void rqli_lock_be(rql_lock *lock, uint64_t number);
+
+/* Returns whether this is a lock of this name, and of this acquirer. */
+static inline bool rqli_lock_is_of(const rql_lock *lock, const char *name, const char *acquirer)
+{
+    return strcmp(lock->name, name) == 0 && strcmp(lock->acquirer, acquirer) == 0;
+}
 
 /* Returns the share that a request with these options asks for. */
 static inline struct rqli_share rqli_share_of(const rql_lock_options *options)

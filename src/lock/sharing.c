@@ -33,8 +33,7 @@ bool rqli_leases_shares(struct rqli_leases *self, const rql_lock *lock)
 
     rqli_background_lock(self->background);
     held = first_of(self);
-    while (held && (held->share.units == 0 || strcmp(held->name, lock->name) != 0 ||
-                    strcmp(held->acquirer, lock->acquirer) != 0)) {
+    while (held && (held->share.units == 0 || !rqli_lock_is_of(held, lock->name, lock->acquirer))) {
         held = next_of(held);
     }
     rqli_background_unlock(self->background);
