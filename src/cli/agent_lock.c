@@ -34,7 +34,6 @@ static const int64_t longest_ms = INT64_C(1) << 53; /* that the agent takes */
 struct cli_agent_lock {
     const char *name; /* borrowed */
     redisContext *redis;
-    bool is_held;    /* the lock was granted, and still held when the agent was asked */
     bool is_refused; /* it is not to be had, and there was no fault */
     bool is_cut;     /* the connection has ended */
     bool is_gone;    /* the lock was lost */
@@ -390,20 +389,22 @@ static bool may_wait(struct cli_agent_lock *self, const struct cli_args *args, i
 }
 
 /* Waits for the lock, and asks at once how long it is held: the answer to the request may have come
- * late, and does not say when it was written. Returns the exit code, which does not tell whether
- * the lock is held: that of a refusal can be 0. */
-static int await_lock(struct cli_agent_lock *self, const struct cli_args *args)
+ * late, and does not say when it was written. Returns whether the lock is held. If not, *code is
+ * the exit code after a line on stderr: that of a refusal can be 0. */
+static bool await_lock(struct cli_agent_lock *self, const struct cli_args *args, int *code)
 {
     const int64_t end_ms = end_of_wait(self, args);
     AUTO_REPLY *inherited = await_reply(self, end_ms);
     AUTO_REPLY *reply = NULL;
 
     if (!inherited || inherited->type != REDIS_REPLY_STATUS) {
-        return fail(self, args, inherited);
+        *code = fail(self, args, inherited);
+        return false;
     }
     reply = await_reply(self, end_ms);
     if (!reply || reply->type != REDIS_REPLY_ARRAY || !read_grant(self, reply)) {
-        return fail(self, args, reply);
+        *code = fail(self, args, reply);
+        return false;
     }
     self->end_ms = cli_now_ms() + self->ttl_ms;
     while (cli_agent_lock_look(self) != RQL_GONE && self->asked_ms != 0 && !self->is_cut &&
@@ -412,16 +413,17 @@ static int await_lock(struct cli_agent_lock *self, const struct cli_args *args)
     }
     if (self->is_gone || self->is_cut || cli_agent_lock_remaining_ms(self) <= 0) {
         cli_say("%s: lost as soon as it was acquired", self->name);
-        return CLI_LOST;
+        *code = CLI_LOST;
+        return false;
     }
-    self->is_held = true;
-    return CLI_DONE;
+    return true;
 }
 
 int cli_agent_lock_acquire(const struct cli_args *args, const char *traceparent,
                            struct cli_agent_lock **out, bool *is_refused)
 {
     struct cli_agent_lock *self = cli_must(calloc(1, sizeof *self));
+    bool is_held = false;
     int code;
 
     *self = (struct cli_agent_lock){
@@ -432,10 +434,10 @@ int cli_agent_lock_acquire(const struct cli_args *args, const char *traceparent,
     code = open_connection(self, args->agent);
     if (code == CLI_DONE && may_wait(self, args, &code)) {
         send_request(self, args, traceparent);
-        code = await_lock(self, args);
+        is_held = await_lock(self, args, &code);
     }
     *is_refused = self->is_refused;
-    if (!self->is_held) {
+    if (!is_held) {
         drop(self);
         self = NULL;
     }
