@@ -8,7 +8,7 @@
 #include "lock/transfer.h"
 #include "lock/wait.h"
 #include "net/conn/push_threads.h"
-#include "no_server.h"
+#include "own_client.h"
 #include "reply_tree.h"
 
 #include <rql/admin.h>
@@ -17,18 +17,6 @@
  * yet. The test is the driver of the operation, and the server. */
 
 enum { LONG_MS = 60000, ROUNDS_MAX = 4 };
-
-static rql_client *client;
-
-BEFORE_EACH(set_up)
-{
-    client = client_without_server();
-}
-
-AFTER_EACH(tear_down)
-{
-    client = rqli_client_free(client);
-}
 
 /* What the server answers to each call for the release, one letter a call: 1, it has released the
  * lock; 0, there is none. Before it is read: d, the server has heard of the hand-over; f, it has

@@ -10,7 +10,7 @@
 #include "net/conn/push_threads.h"
 #include "net/conn/subscription.h"
 #include "net/login/login.h"
-#include "no_server.h"
+#include "own_client.h"
 
 #include <rql/admin.h>
 
@@ -31,18 +31,6 @@ enum {
 
 #define NOW_US INT64_C(1795254268468100)
 #define TOKEN (NOW_US - HELD_US)
-
-static rql_client *client;
-
-BEFORE_EACH(set_up)
-{
-    client = client_without_server();
-}
-
-AFTER_EACH(tear_down)
-{
-    client = rqli_client_free(client);
-}
 
 /* Of a holder, and of one that sleeps behind it. */
 /* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */

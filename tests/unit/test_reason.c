@@ -4,23 +4,11 @@
 #include "lock/client.h"
 #include "lock/lock.h"
 #include "lock/reason.h"
-#include "no_server.h"
+#include "own_client.h"
 
 #include <rql/admin.h>
 
 /* The text of rql_error for an acquisition that did not succeed. */
-
-static rql_client *client;
-
-BEFORE_EACH(set_up)
-{
-    client = client_without_server();
-}
-
-AFTER_EACH(tear_down)
-{
-    client = rqli_client_free(client);
-}
 
 /* The fault of the last try that had one, the result of the acquisition, and a part of the text. */
 static const struct row {
