@@ -18,7 +18,7 @@ class Chain:
         return self.client.stats().local_hand_overs
 
     def queued(self, name, i=1, ahead=0, also=(), **options):
-        """The i-th waits, and knows who is in front: a call that it has sent is answered. also: names of locks that it
+        """The i-th waits, and knows its place: a call that it has sent is answered. also: names of locks that it
         takes first."""
         asking = self.actors[i].ask(*also, name, **{"timeout_ms": FOREVER, "ttl_ms": MINUTE_MS, **options})
         self.world.await_queue([name], ahead + 1)

@@ -420,7 +420,7 @@ def a_server_that_does_not_come_up_costs_the_deadline(place):
         place.program(name, "#!/bin/sh\nexit 1\n")
     place.env["PATH"] = place.bin
     place.check_refused("the server did not answer in time", SHORT_MS)
-    log = place.folder + "/redis.log"  # it may name a priority: that of whoever runs the tests
+    log = place.folder + "/redis.log"  # it may name a priority: the one that the tests run with
     check_equal("redis.log" in place.refusal, os.path.getsize(log) > 0, place.refusal)
     with open(log, "a", encoding="ascii") as file:
         file.write("no memory\n")
