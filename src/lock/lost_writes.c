@@ -76,8 +76,8 @@ static rql_status arrive_at(rql_client *client, struct rqli_node *node)
     return status;
 }
 
-/* Connects to each node that has something to lose. */
-static void arrive(struct rqli_lost_writes *self)
+/* Connects to each node that has something to lose. Returns false if one could not be reached. */
+static bool arrive(const struct rqli_lost_writes *self)
 {
     struct rqli_fleet *fleet = &self->client->fleet;
     bool has_all = true;
@@ -87,9 +87,7 @@ static void arrive(struct rqli_lost_writes *self)
             has_all &= arrive_at(self->client, node) == RQL_OK;
         }
     }
-    if (has_all) {
-        atomic_store(&self->shall_arrive, false);
-    }
+    return has_all;
 }
 
 /* In a cluster, keys get another node when a slot moves, and when a replica is promoted that may
@@ -110,6 +108,13 @@ static void look_for_moves(struct rqli_lost_writes *self)
     }
 }
 
+/* Returns whether the thread watches leases, which may be lost. Caller holds the mutex of the
+ * background. */
+static bool is_needed(const struct rqli_background *background)
+{
+    return rqli_timers_first_us(&background->shared.losses) != RQLI_NEVER_US;
+}
+
 /* Looks, on the thread in the background, as long as it watches leases. A login finds out that the
  * server is another: before all calls it says what this client has seen (net/login/era.h). Then
  * what is held is verified. Nothing is sent as long as no connection has ended and no keys have
@@ -119,21 +124,19 @@ static void look(struct rqli_due *due)
 {
     struct rqli_lost_writes *self = RQLI_OWNER(due, struct rqli_lost_writes, due);
     struct rqli_background *background = self->client->background;
-    bool is_needed = rqli_timers_first_us(&background->shared.losses) != RQLI_NEVER_US;
+    bool watches = is_needed(background);
+    /* Cleared before the new connections are made, because one may end meanwhile. */
+    bool has_ended = atomic_exchange(&self->shall_arrive, false);
 
     rqli_background_unlock(background);
-    if (is_needed && sees_end(self->client)) {
+    has_ended |= watches && sees_end(self->client);
+    if (watches && has_ended && !arrive(self)) {
         atomic_store(&self->shall_arrive, true);
-    }
-    if (!is_needed) {
-        atomic_store(&self->shall_arrive, false);
-    } else if (atomic_load(&self->shall_arrive)) {
-        arrive(self);
     }
     look_for_moves(self);
     rqli_lost_writes_look_at_all(self->client);
     rqli_background_lock(background);
-    if (is_needed && !rqli_background_is_ending(background)) {
+    if (watches && !rqli_background_is_ending(background)) {
         rqli_background_look(background, due, rqli_now_us() + RQLI_SERVER_LOOK_US);
     }
 }
@@ -142,12 +145,12 @@ void rqli_lost_writes_on_cut(rql_client *client)
 {
     struct rqli_background *background = client->background;
 
-    if (rqli_worker_runs(&background->worker)) {
-        rqli_background_lock(background);
+    rqli_background_lock(background);
+    if (is_needed(background)) {
         atomic_store(&client->lost_writes->shall_arrive, true);
         rqli_background_look(background, background->server_look, 0);
-        rqli_background_unlock(background);
     }
+    rqli_background_unlock(background);
 }
 
 struct rqli_lost_writes *rqli_lost_writes_new(rql_client *client)

@@ -149,6 +149,26 @@ TEST(an_arrival_is_over_when_all_nodes_were_reached_at_which_locks_are)
     }
 }
 
+/* The first lock starts the thread, which the system may let wait. The test is the thread. */
+TEST(a_connection_that_ends_before_the_thread_runs_is_replaced)
+{
+    struct rqli_background *background = client->background;
+    rql_lock *lock = granted_by(client, "x");
+    int fd;
+
+    background->worker.is_started = true;
+    rqli_lost_writes_on_cut(client);
+    assert_false(atomic_load(&client->lost_writes->shall_arrive)); /* nothing can be lost */
+    CHECK_OK(rqli_leases_add(client->leases, lock, NULL));
+    CHECK_OK(rql_lock_lost_fd(lock, &fd, NULL)); /* has the lock watched */
+    rqli_lost_writes_on_cut(client);
+    CHECK_ALL(EQ(atomic_load(&client->lost_writes->shall_arrive), true),
+              EQ(background->server_look->at_us, 0));
+    rqli_leases_remove(client->leases, &lock, 1);
+    rqli_lock_free(lock);
+    background->worker.is_started = false;
+}
+
 /* Where locks are at several nodes none of them keeps the others waiting; but a login that was cut
  * short has four times the time, each time, up to that of any command. */
 TEST(a_node_that_is_far_away_has_more_time_each_time)
