@@ -108,6 +108,13 @@ def records(said):
         said = said[length:]
 
 
+def answers_soon(actor):
+    """If the last answer took more than 10 ms, the server counts as far away, and each command goes out at once."""
+    held, begun_s = actor.acquire("near"), time.monotonic()
+    held.release().check()
+    return time.monotonic() - begun_s < 0.01
+
+
 @once
 def what_threads_ask_goes_out_in_few_records(world, kind, names):
     """A server reads them one by one. So nobody opens a second connection for what fits into one, either."""
@@ -116,6 +123,7 @@ def what_threads_ask_goes_out_in_few_records(world, kind, names):
         actors = [world.actor(kind, client) for _ in range(8)]
         for actor in actors:
             actor.acquire(actor.name).release().check()
+        wait_until(lambda: answers_soon(actors[0]), "the server counts as near")
         before, said = client.stats().commands, len(relay.said)
         server.freeze()
         asked = [actor.ask(actor.name, ttl_ms=60000, timeout_ms=FOREVER) for actor in actors]
