@@ -19,7 +19,7 @@
  * until a lock that may have been granted is over by its ttl.
  *
  * The first answer confirms nothing: a try or a poll without an answer is on another connection,
- * and the server may read it after the withdrawal. What it does then is found by the next one.
+ * and the server may read it after the withdrawal. The next withdrawal finds what it has left.
  */
 
 enum {
