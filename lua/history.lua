@@ -1,4 +1,4 @@
--- Adds single holds that have ended to the history (lua/README.md 74).
+-- Adds single holds that have ended to the history (lua/optional.md 74).
 --
 -- @keys history
 -- @args holds

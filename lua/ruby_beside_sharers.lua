@@ -1,6 +1,6 @@
 -- A Ruby waiter stands at the head of the queue of a shared lock. It takes only a free lock, so the waiters behind it
 -- are not admitted. If it has stood there for STANDS_US, it is removed once, and no waiter is admitted for a while: a live
--- one returns to its place with its next poll. One that does not return is dead (lua/README.md 62).
+-- one returns to its place with its next poll. One that does not return is dead (lua/optional.md 62).
 --
 -- in: call keys now_text acquirer self
 --

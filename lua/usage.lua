@@ -1,4 +1,4 @@
--- Adds holds that have ended to the usage of a day (lua/README.md 73).
+-- Adds holds that have ended to the usage of a day (lua/optional.md 73).
 --
 -- @keys usage
 -- @args mode dropped sums

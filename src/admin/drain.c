@@ -11,8 +11,9 @@
 #include <string.h>
 
 /*
- * Asks the holders of a host to release their locks (lua/README.md 72). The locks are listed first;
- * then each holder of the host is asked alone, by a script that compares the owner once more.
+ * Asks the holders of a host to release their locks (lua/optional.md 72). The locks are listed
+ * first; then each holder of the host is asked alone, by a script that compares the owner once
+ * more.
  */
 
 /* What ask.lua answers. */

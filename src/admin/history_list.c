@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads single holds (lua/README.md 74), a stream, from its end on. An entry that cannot be read is
- * left out, because another program has written it. */
+/* Reads single holds (lua/optional.md 74), a stream, from its end on. An entry that cannot be read
+ * is left out, because another program has written it. */
 
 enum {
     ENTRIES_PAGE = 500,

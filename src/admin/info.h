@@ -39,7 +39,7 @@ rql_status rqli_read_locks(const struct rqli_reader *reader, const struct rqli_i
 /*
  * ---- sharers (share_info.c) ----
  *
- * Reads what the server stores of shares (lua/README.md 57, 58). Pure.
+ * Reads what the server stores of shares (lua/optional.md 57, 58). Pure.
  */
 
 #define RQLI_SHARER_PREFIX "rql_h:" /* followed by the acquirer: the field of a sharer */

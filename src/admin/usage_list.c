@@ -9,8 +9,8 @@
 #include <rql/history.h>
 #include <string.h>
 
-/* Reads the usage (lua/README.md 73): a hash for each day. A field or value that cannot be read is
- * left out, because another program has written it. */
+/* Reads the usage (lua/optional.md 73): a hash for each day. A field or value that cannot be read
+ * is left out, because another program has written it. */
 
 enum { FIELDS_PAGE = 1000 /* COUNT of one HSCAN */ };
 

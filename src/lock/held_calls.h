@@ -2,7 +2,7 @@
 #define RQLI_HELD_CALLS_H
 
 /* The calls about a lock that is held, or was asked for: a share has scripts of its own
- * (lua/README.md 64). */
+ * (lua/optional.md 64). */
 
 #include "lock/lock.h"
 #include "wire/answer.h"

@@ -2,8 +2,8 @@
 #define RQLI_HISTORY_H
 
 /* The holds that a client has ended, as it tells the server of them for people who ask later who
- * has used a lock, and for how long others have waited (lua/README.md 73, 74). No decision depends
- * on it. */
+ * has used a lock, and for how long others have waited (lua/optional.md 73, 74). No decision
+ * depends on it. */
 
 #include "lock/client.h"
 #include "lock/lock.h"

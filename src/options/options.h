@@ -85,7 +85,7 @@ rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, cons
                                   const void *given, rql_error *error);
 
 /* The pairs that a request writes into its lock: those of the caller, its traceparent, and one that
- * says that its holder has on_wanted (lua/README.md 71). */
+ * says that its holder has on_wanted (lua/optional.md 71). */
 static inline size_t rqli_meta_count(const rql_lock_options *options)
 {
     return options->n_meta + (options->traceparent ? 1 : 0) + (options->on_wanted ? 1 : 0);

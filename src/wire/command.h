@@ -79,7 +79,7 @@ static inline uint64_t rqli_script_bit(enum rqli_script_id script)
     return UINT64_C(1) << script;
 }
 
-/* The share of a lock that a request asks for (lua/README.md 56). */
+/* The share of a lock that a request asks for (lua/optional.md 56). */
 struct rqli_share {
     int units; /* 0: none, it wants the lock alone */
     int limit;

@@ -29,7 +29,7 @@
 #define RQLI_KEY_RING RQLI_PREFIX "ring" /* only on a shard */
 #define RQLI_CHANNEL RQLI_PREFIX "wake:" /* followed by the identity of the client */
 
-/* The acquirer of a lock that several share (lua/README.md 58). */
+/* The acquirer of a lock that several share (lua/optional.md 58). */
 #define RQLI_SHARED_ACQUIRER RQLI_PREFIX "acq:shared/0/0/0/00000000000000000000000000000000"
 
 /* The ids of a lock that is kept after its release: no client and no swarm has them. */

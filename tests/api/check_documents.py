@@ -1,8 +1,8 @@
 """In our pages: what a link leads to exists, and so do the tests that tests/README.md names."""
 import re
 
-PAGES = ("README.md", ".github/*.md", "bench/README.md", "include/rql/*.md", "lua/README.md", "src/README.md",
-         "tests/README.md", "tests/golden/README.md")
+PAGES = ("README.md", ".github/*.md", "bench/README.md", "include/rql/*.md", "lua/*.md", "src/README.md", "tests/README.md",
+          "tests/golden/README.md")
 NAMED_TEST = re.compile(r"(?<![/\w])(unit|server|cli|budget)/([a-z_]+)\b(?![./])")
 
 

@@ -11,6 +11,7 @@ import check_layers
 import check_numbers
 import check_partitions
 import check_promises
+import check_rules
 import check_words
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -20,7 +21,7 @@ from checks import check, check_equal  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECKS = (check_calls, check_documents, check_gem, check_layers, check_numbers, check_partitions, check_promises,
-          check_words)
+          check_rules, check_words)
 
 CLEAN = {
     "include/rql/a.h": "#include <stdint.h>\nRQL_API int rql_a(int x);\n",
@@ -43,7 +44,14 @@ PAGES = {"README.md": "[b](src/base/b.c#L1) [gem](https://rubygems.org)\n", "tes
 TAGS = {"src/wire/make_partitions.py": "print('PARTITION(1)')\n", "src/wire/partitions.def": "PARTITION(1)\n"}
 PROMISE = "* **Order.** Waiters are served in order. Condition: none dies.\n"
 TESTED = "| Order | served in order | unit/t: a_waiter_is_served |\n"
+RULES = {"lua/README.md": "* **1. The lock.**\n* **2. The queue** has waiters (1).\n",
+         "lua/optional.md": "* **3. A share.**\n"}
 WAITER = "TEST(a_waiter_is_served)\n"
+
+
+def cited(page, numbers):
+    """A comment of two lines."""
+    return {**RULES, "src/base/b.c": f"/* A share (lua/{page}.md\n * {numbers}). */\n"}
 
 
 def promised(promise=PROMISE, row=TESTED, test=WAITER):
@@ -91,6 +99,13 @@ CASES = [
     ("a promise whose test is not there", promised(test="TEST(a_waiter_is_not_served)\n"), check_promises),
     ("a promise whose program is not there", promised(row=TESTED.replace("unit/t", "unit/u")), check_promises),
     ("a promise that names no test", promised(row=TESTED.replace(": a_waiter_is_served", "")), check_promises),
+    (None, RULES, check_rules),
+    (None, cited("README", "1 and 2"), check_rules),
+    ("a rule that is cited from the other page", cited("README", "3"), check_rules),
+    ("a rule that is not there", cited("optional", "3 to 4"), check_rules),
+    ("two rules with one number", {**RULES, "lua/optional.md": "* **2. A share.**\n"}, check_rules),
+    (None, {**RULES, "lua/grant.lua": "-- As lua/" + "optional.md 3 says.\n"}, check_words),
+    ("a page that is not of the protocol", {"lua/grant.lua": "-- As optional" + ".md says.\n"}, check_words),
     (None, TAGS, check_partitions),
     ("a tag that the script does not print", {**TAGS, "src/wire/partitions.def": "PARTITION(2)\n"}, check_partitions),
     ("a row whose test is of something else", {**table(ROW), "tests/t.c": "int t;\n"}, check_gem),

@@ -1,5 +1,6 @@
-"""One lock that some clients want to share, and others want alone: what they do, and what comes of it (lua/README.md 56
-to 66). What must hold is in shares_judge.py. As far as clients do the same as those of model.py, it is done there."""
+"""One lock that some clients want to share, and others want alone: what they do, and what comes of it
+(lua/optional.md 56 to 66). What must hold is in shares_judge.py. As far as clients do the same as those of model.py, it
+is done there."""
 from typing import NamedTuple
 
 from model import (N_LOCKS, everybody, heard_anew, is_over, killed, line_up, replaced, rubys_actions)  # noqa: F401

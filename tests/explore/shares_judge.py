@@ -177,7 +177,7 @@ def judge_service(before, after, actor, was, now, was_held, held, served):
 
 def judge_ruby(before, after, was, was_held, still_held, turns):
     """It is passed only after its time at a free lock, or if it does not return when it was removed for a while. If the
-    lock becomes free in that while, it is passed once (lua/README.md 62)."""
+    lock becomes free in that while, it is passed once (lua/optional.md 62)."""
     if not turns or before.ruby.mode != WAITING or not 0 < before.ruby.arrived < min(turns):
         return
     if any(client.passes for client in before.clients):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holders that are asked to release: lua/README.md 71, 72."""
+"""Holders that are asked to release: lua/optional.md 71, 72."""
 
 from calls import NEVER, RANDOM, acquirer, check_equal, host, main, nonce
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the scripts keep of holds that have ended: lua/README.md 73 and 74."""
+"""What the scripts keep of holds that have ended: lua/optional.md 73 and 74."""
 
 from calls import check, check_equal, main, refusal
 

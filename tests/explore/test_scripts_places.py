@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A place in front of others, and a queue that is full: lua/README.md 69 and 70."""
+"""A place in front of others, and a queue that is full: lua/optional.md 69 and 70."""
 
 from calls import NEVER, RANDOM, acquirer, check, check_equal, host, main, nonce
 from test_scripts_keys import QUEUED, let_wait

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Locks that several share, call by call: lua/README.md 56 to 66."""
+"""Locks that several share, call by call: lua/optional.md 56 to 66."""
 
 from calls import N_CLIENTS, NEVER, RANDOM, acquirer, check, check_equal, host, main, nonce, refusal
 
