@@ -14,12 +14,12 @@
 --         {2|3|4, now_us, pttl_ms, state of each}, {5|6, now_us}, {7, now_us, until_us}: as acquire.lua.
 -- of_ruby is the number of the first lock that has to be tracked, as for acquire.lua, or 0.
 -- pttl_ms is that of the lock that ends last, or the time until a reservation of this series lapses, if that is
--- less; rank is that of the worst place. state is the obstacle: 0 none, 1 another acquirer holds the lock, 2 other
--- waiters are in front (or there is a pause), 3 this acquirer holds it.
+-- less; rank is that of the worst place; is_first means in each queue. state is the obstacle: 0 none, 1 another
+-- acquirer holds the lock, 2 other waiters are in front (or there is a pause), 3 this acquirer holds it.
 
 local call = redis.call
 local lock, queue, requests, nonce -- of the current lock, see turn_to()
-local count = math.floor((#KEYS - 2) / 3) -- one more key may follow the fence, see README 52
+local count = math.floor((#KEYS - 2) / 3) -- one more key may follow the fence, see lua/README.md 52
 local live, fence = KEYS[3 * count + 1], KEYS[3 * count + 2]
 local acquirer, host, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
 -- @include clock

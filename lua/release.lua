@@ -2,6 +2,7 @@
 --
 -- @keys lock queue requests live fence
 -- @args nonce random
+-- With the nonce "-" the script only serves the queue.
 -- Returns "1 served" when released, "0 served" when the grant had ended; served: lua/README.md 9.
 
 local call, keys = redis.call, KEYS -- a global variable costs ten times as much as a local one
