@@ -255,7 +255,9 @@ def test_requests_that_wait_belong_to_those_who_sent_them(server, rql):
             if ended:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                check_equal((refusal_read(line), refusal_read(line)), ("WITHDRAWN", "WITHDRAWN"))
+                check_equal(refusal_read(line, whole=True),
+                            "WITHDRAWN the process that asked for it has ended")
+                check_equal(refusal_read(line), "WITHDRAWN")
                 assert not server.is_locked("q")
             else:
                 holder.call("RQL.UNLOCK", "p")
@@ -589,6 +591,16 @@ def test_a_detached_hold_is_that_of_another(server, rql):
         line = agent.connect()
         line.call("RQL.LOCK", "a", "SHARED", "DETACHED")
         check_equal(line.call("RQL.LOCK", "a", "SHARED", "WAIT", 5000)[2], [])
+
+
+def test_no_hold_is_entered_again_by_another_client(server, rql):
+    """A new client may be the acquirer of a detached lock that was extended for long."""
+    with Agent(rql, RQL_CONFLICT_STRATEGY="work_through") as agent:
+        line, other = agent.connect(), agent.connect()
+        other.call("RQL.LOCK", "a", "DETACHED", "TTL", 60000)
+        line.call("RQL.LOCK", "b")
+        server.ask("HSET", "rql:lock:a", "acq_id", server.ask("HGET", "rql:lock:b", "acq_id"))
+        check_equal(line.call("RQL.LOCK", "a", "TRY"), None)
 
 
 def test_what_is_behind_a_request_that_waits_is_done_after_it(server, rql):

@@ -276,6 +276,7 @@ static void init_words(struct lock_words *self, const struct agent_conn *conn,
     wish->options.ttl_ms = TTL_MS;
     wish->options.timeout_ms = WAIT_MS;
     wish->options.retry_count = RQL_FOREVER;
+    wish->options.conflict_strategy = RQL_WAIT_FOR_LOCK; /* a hold is of one client alone */
     wish->options.meta = self->meta;
     for (size_t i = first; i < end; i++) {
         wish->names[wish->n_names++] = word(request, i);

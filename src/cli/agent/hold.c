@@ -250,6 +250,8 @@ void agent_hold_release(struct agent_hold *self, struct agent_ending *ending)
 
 /* ---- acquire ---- */
 
+static const char process_has_ended[] = "the process that asked for it has ended";
+
 /* The ordinary ends of a wait: no error, but null. */
 static bool is_refusal(rql_status status)
 {
@@ -318,13 +320,16 @@ static void on_granted(struct agent_hold *self)
     }
 }
 
-/* All requests are cancelled when the agent is about to end. */
+/* All requests are cancelled when the agent is about to end, and those of a process when it has
+ * ended: another process that has the connection reads the reply. */
 static void reply_refused(struct agent_conn *conn, rql_status status, const rql_error *error)
 {
     if (is_refusal(status)) {
         agent_reply_null(&conn->out, conn->is_resp3);
     } else if (status == RQL_CANCELLED && conn->agent->phase != AGENT_SERVES) {
         agent_reply_ending(&conn->out);
+    } else if (status == RQL_CANCELLED) {
+        agent_reply_fault(&conn->out, status, process_has_ended);
     } else {
         agent_reply_fault(&conn->out, status, error ? error->message : NULL);
     }
@@ -344,8 +349,7 @@ static void on_acquired(struct agent_hold *self, rql_status status, const rql_er
     } else if (self->lock || self->series) {
         if (conn) {
             unlist(self);
-            agent_reply_fault(&conn->out, is_wanted ? status : RQL_CANCELLED,
-                              error ? error->message : NULL);
+            reply_refused(conn, is_wanted ? status : RQL_CANCELLED, error);
         }
         self->agent->n_held++;
         begin_release(self);
@@ -418,7 +422,7 @@ static bool watch_process(struct agent_conn *conn, struct agent_process **out)
     case AGENT_NOT_WATCHED:
         return true;
     case AGENT_HAS_ENDED:
-        agent_reply_fault(&conn->out, RQL_CANCELLED, "the process that asked for it has ended");
+        agent_reply_fault(&conn->out, RQL_CANCELLED, process_has_ended);
         return false;
     case AGENT_TOO_MANY:
         break;

@@ -3,7 +3,8 @@
 
 /* The numbers by which connections are acquirers of their own (rql_lock_options::task). A number is
  * in use as long as a grant or request of it may exist on the server: a new connection with it
- * would be the same acquirer. */
+ * would be the same acquirer. A detached lock that its secret has extended may outlast that: the
+ * new connection then waits for it as for another's. */
 
 #include <stddef.h>
 #include <stdint.h>
