@@ -155,6 +155,18 @@ static void move_up(redisContext *redis)
     }
 }
 
+/* Says why there is no connection. code: errno of the last attempt. */
+static void say_refused(const char *path, int code, const char *message)
+{
+    if (code == EACCES) {
+        cli_say("the agent at %s may not be used by this user: %s", path, message);
+    } else if (code == EAGAIN) {
+        cli_say("the agent at %s has accepted no client for %d s", path, CONNECT_MS / 1000);
+    } else {
+        cli_say("no agent at %s: %s; start one with rql agent", path, message);
+    }
+}
+
 static int open_connection(struct cli_agent_lock *self, const char *wanted)
 {
     const bool is_usual = *wanted == '\0';
@@ -170,7 +182,7 @@ static int open_connection(struct cli_agent_lock *self, const char *wanted)
     }
     self->redis = connect_to(wanted);
     if (self->redis->err != 0) {
-        cli_say("no agent at %s: %s; start one with rql agent", wanted, self->redis->errstr);
+        say_refused(wanted, errno, self->redis->errstr);
         return CLI_FAULT;
     }
     if (is_usual && !is_trusted(self->redis->fd)) {

@@ -165,12 +165,17 @@ static bool is_readable(int fd)
     return poll(&one, 1, 0) > 0;
 }
 
-/* Returns whether the lock ends because of --max-hold. An agent ends such a lock on its own and
- * closes the connection, a little before hold_end_ms: nothing was left of the last renewal then. */
+/* Returns whether the lock ends because of --max-hold. An agent counts that from the grant, which
+ * this program learns of later, and renews the lock until then less a margin. So a lock of an agent
+ * that ends a tenth of its TTL before hold_end_ms, or later, was renewed for as long as it may be.
+ */
 static bool is_held_to_limit(const struct watch *self, int64_t was_left_ms)
 {
-    return self->hold_end_ms - cli_now_ms() <= self->grace_ms ||
-           (self->hold_end_ms != INT64_MAX && was_left_ms <= CHECK_MS);
+    const int64_t hold_ms = self->hold_end_ms - cli_now_ms();
+    const int64_t slack_ms = CHECK_MS + cli_held_ttl_ms(self->held) / 10;
+
+    return hold_ms <= self->grace_ms || (self->held->agent_lock && self->hold_end_ms != INT64_MAX &&
+                                         hold_ms - was_left_ms <= slack_ms);
 }
 
 /* Returns why the lock has ended or is about to: as its user has asked, or against that. An agent
@@ -189,11 +194,8 @@ static const char *why_it_ends(const struct watch *self, rql_lock_state state, i
  * the command may have begun to clean up. */
 static void check_lock(struct watch *self)
 {
-    const int64_t left_ms_before = cli_held_remaining_ms(self->held);
+    const int64_t was_left_ms = cli_held_remaining_ms(self->held);
     const rql_lock_state state = cli_held_state(self->held); /* an agent is asked by this */
-    /* Nothing is left of a lock of this program that is lost, whatever the reason. */
-    const int64_t was_left_ms =
-        state == RQL_GONE && !self->held->agent_lock ? INT64_MAX : left_ms_before;
 
     if (!self->is_ending) {
         self->was_lost = state == RQL_GONE;

@@ -93,6 +93,26 @@ def test_a_lock_that_is_not_had_is_said(server, rql):
                 (69, "rql: no agent at /no/such: No such file or directory; start one with rql agent\n"))
 
 
+def test_an_agent_that_may_not_be_used_is_not_said_to_be_absent(_server, rql):
+    must_be_root()
+    with Agent(rql) as agent:
+        os.chmod(agent.path, 0)
+        refused = finish(rql.start(*run_under(agent), "--", "true", under=("setpriv", "--bounding-set=-all")))
+        check_equal((refused.code, refused.err),
+                    (69, f"rql: the agent at {agent.path} may not be used by this user: Permission denied\n"))
+
+
+def test_an_agent_that_stands_still_is_not_said_to_be_absent(_server, rql):
+    """The clients that it has not accepted are as many as the system allows."""
+    with Folder() as folder, socket.socket(socket.AF_UNIX) as line, socket.socket(socket.AF_UNIX) as first:
+        line.bind(folder.path("s"))
+        line.listen(0)
+        first.connect(folder.path("s"))
+        refused = rql("run", "a", f"--agent={folder.path('s')}", "--", "true")
+        check_equal((refused.code, refused.err),
+                    (69, f"rql: the agent at {folder.path('s')} has accepted no client for 5 s\n"))
+
+
 def test_a_refusal_whose_exit_code_is_0_runs_nothing(server, rql):
     with Agent(rql) as agent:
         other = agent.connect()
@@ -387,8 +407,9 @@ def test_a_command_ends_at_the_limits_of_its_hold(server, rql):
 def test_why_a_lock_of_an_agent_has_ended_is_said(server, rql):
     """An agent that loses a lock closes the connection, whatever the reason."""
     with Agent(rql) as agent:
-        for limit in ("--max-hold", "1s"), ("--max-hold", "1s", "--ttl", "1s"):
-            done = rql(*run_under(agent, "--kill-after", "0s", *limit), "--", "sleep", "600")
+        for limit in (("--kill-after", "0s", "--max-hold", "1s"), ("--kill-after", "0s", "--max-hold", "1s", "--ttl", "1s"),
+                      ("--max-hold", "2s"), ("--max-hold", "4s", "--ttl", "3s")):
+            done = rql(*run_under(agent, *limit), "--", "sleep", "600")
             check_equal((done.code, done.err), (75, "rql: a: its --max-hold is nearly over; ending the command\n"))
         with Job(rql, "sh", "-c", SLEEPS, words=run_under(agent), ttl=("--ttl", "1s", "--max-hold", "10m")) as job:
             job.pids(1)
