@@ -126,11 +126,11 @@ static void look(struct rqli_due *due)
     struct rqli_background *background = self->client->background;
     bool watches = is_needed(background);
     /* Cleared before the new connections are made, because one may end meanwhile. */
-    bool has_ended = atomic_exchange(&self->shall_arrive, false);
+    bool has_ended = watches && atomic_exchange(&self->shall_arrive, false);
 
     rqli_background_unlock(background);
     has_ended |= watches && sees_end(self->client);
-    if (watches && has_ended && !arrive(self)) {
+    if (has_ended && !arrive(self)) {
         atomic_store(&self->shall_arrive, true);
     }
     look_for_moves(self);
@@ -141,13 +141,16 @@ static void look(struct rqli_due *due)
     }
 }
 
+/* A lock that is not watched may be watched later: then the thread has to look. */
 void rqli_lost_writes_on_cut(rql_client *client)
 {
     struct rqli_background *background = client->background;
 
     rqli_background_lock(background);
-    if (is_needed(background)) {
+    if (client->leases->shared.all.first) {
         atomic_store(&client->lost_writes->shall_arrive, true);
+    }
+    if (is_needed(background)) {
         rqli_background_look(background, background->server_look, 0);
     }
     rqli_background_unlock(background);

@@ -19,8 +19,8 @@ struct rqli_lost_writes {
 /* To be made after the background, and freed with free() after its thread has ended. */
 struct rqli_lost_writes *rqli_lost_writes_new(rql_client *client);
 
-/* A connection of the client has ended. If the thread watches leases, it reconnects and finds out
- * whether the server is the same and has lost nothing. Any thread. */
+/* A connection of a loop of the client has ended. As soon as the thread watches leases, it
+ * reconnects and finds out whether the server is the same and has lost nothing. Any thread. */
 void rqli_lost_writes_on_cut(rql_client *client);
 
 void rqli_lost_writes_tell_news(rql_client *client, struct rqli_era *era);

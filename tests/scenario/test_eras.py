@@ -89,6 +89,25 @@ def a_holder_learns_of_it_though_another_has_come_first(world, kind, names):
     check_equal(held.release().status, "NOT_HELD")
 
 
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def a_holder_learns_of_it_though_a_call_has_seen_the_end(world, kind, names):
+    """Then no connection is left that the client could see end."""
+    client = world.client()
+    held = world.actor(kind, client).acquire(*names, ttl_ms=LONG_MS, auto_extend=True)
+    other = world.actor("thread", client)
+    before = client.stats().commands
+    world.server.freeze()
+    asked = other.begin("inspect", of="is_locked", name=names[0])
+    wait_until(lambda: client.stats().commands > before, "the call is sent")
+    world.server.kill()
+    check(asked.outcome().status.startswith("E_"), "the call has failed")
+    world.server.forget()
+    world.server.launch()
+    world.reconnect()
+    learns_soon(held, names)
+    check_equal(held.release().status, "NOT_HELD")
+
+
 @scenario(is_timed=True)
 def a_holder_learns_of_it_after_max_hold_too(world, kind, names):
     """Its lock is not renewed any more."""

@@ -85,6 +85,26 @@ TEST(a_fault_ends_the_connection_that_had_it)
     rqli_batch_give(&first->visible);
 }
 
+/* It is asked what has ended; each end is to be answered once. */
+TEST(an_end_is_reported_once_whatever_has_seen_it)
+{
+    struct rqli_batch *batch = put();
+
+    assert_false(rqli_conn_end_if_ended(conn));
+    batch->drop(batch); /* a call has seen it */
+    assert_true(rqli_conn_end_if_ended(conn));
+    assert_false(rqli_conn_end_if_ended(conn));
+    rqli_batch_give(batch);
+}
+
+TEST(the_end_of_an_unused_connection_is_none_of_the_server)
+{
+    conn->shared.stream.heard_us = 0;
+    rqli_conn_end_if_unused(conn, 1);
+    assert_int_equal(conn->shared.state, DOWN);
+    assert_false(rqli_conn_end_if_ended(conn));
+}
+
 TEST(the_clock_of_a_server_is_known_when_it_was_read)
 {
     struct rqli_clock_reading reading;

@@ -169,6 +169,28 @@ TEST(a_connection_that_ends_before_the_thread_runs_is_replaced)
     background->worker.is_started = false;
 }
 
+/* The test is the thread. */
+TEST(an_end_is_remembered_until_the_loss_of_a_lock_is_asked_for)
+{
+    struct rqli_background *background = client->background;
+    rql_lock *lock = granted_by(client, "x");
+    int fd;
+
+    background->worker.is_started = true;
+    CHECK_OK(rqli_leases_add(client->leases, lock, NULL)); /* nothing has it watched */
+    rqli_lost_writes_on_cut(client);
+    for (int i = 0; i < 2; i++) { /* there is no server: without a watch none is looked for */
+        rqli_timers_set(&background->shared.looks, background->server_look, 0);
+        (void)rqli_background_step(&background->worker);
+        CHECK_ALL(EQ(atomic_load(&client->lost_writes->shall_arrive), true),
+                  EQ(rqli_conn_is_failing(client->fleet.first.background), i == 1));
+        CHECK_OK(rql_lock_lost_fd(lock, &fd, NULL));
+    }
+    rqli_leases_remove(client->leases, &lock, 1);
+    rqli_lock_free(lock);
+    background->worker.is_started = false;
+}
+
 /* Where locks are at several nodes none of them keeps the others waiting; but a login that was cut
  * short has four times the time, each time, up to that of any command. */
 TEST(a_node_that_is_far_away_has_more_time_each_time)

@@ -150,6 +150,7 @@ static void break_off(struct rqli_conn *self, bool is_silent)
         return;
     }
     self->shared.state = BROKEN;
+    self->shared.has_ended = true;
     self->shared.silent = is_silent ? self->sock.seat : (struct rqli_seat){0};
     rqli_backoff_on_end(&stream->backoff, self->sock.site->tls != NULL, now_us,
                         rqli_random_below(RQLI_BACKOFF_RANDOM));

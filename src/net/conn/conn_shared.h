@@ -70,6 +70,7 @@ struct rqli_conn {
     struct {
         pthread_mutex_t mutex;
         enum state state;
+        bool has_ended; /* since rqli_conn_end_if_ended() was called, and is not up again */
         struct rqli_stream stream;
         struct batch *reader; /* the leader, which reads for all, or NULL */
         bool writing;

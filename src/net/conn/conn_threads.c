@@ -103,6 +103,7 @@ static rql_status make_attempt(struct rqli_conn *self, int64_t deadline_us, rql_
     atomic_store_explicit(&self->is_failing, status && !rqli_is_cancelled(), memory_order_relaxed);
     if (!status) {
         self->shared.state = UP;
+        self->shared.has_ended = false;
         self->shared.generation++;
         atomic_store_explicit(&self->scripts, self->sock.scripts, memory_order_relaxed);
         rqli_stats_count(self->sock.site->session->stats, 0, RQLI_STAT_CONNECTIONS, 1);
@@ -271,7 +272,9 @@ bool rqli_conn_end_if_ended(struct rqli_conn *self)
     bool has_ended;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    has_ended = self->shared.state == UP && !rqli_batch_may_go(self, 0);
+    (void)rqli_batch_may_go(self, 0);
+    has_ended = self->shared.has_ended;
+    self->shared.has_ended = false;
     rqli_conn_unlock(self);
     return has_ended;
 }
@@ -281,6 +284,7 @@ void rqli_conn_end_if_unused(struct rqli_conn *self, int64_t unused_us)
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (rqli_conn_is_unused(self, unused_us)) {
         rqli_batch_end_all(self);
+        self->shared.has_ended = false;
     }
     rqli_conn_unlock(self);
 }

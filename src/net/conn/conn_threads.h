@@ -51,8 +51,8 @@ bool rqli_conn_was_read_only(struct rqli_conn *self);
 /* Copies the reading of the server's clock from the last login; false: never connected. */
 bool rqli_conn_clock(struct rqli_conn *self, struct rqli_clock_reading *out);
 
-/* Closes the connection if no thread uses it and its other end has closed it. False: it is up, as
- * far as can be seen, or in use, or there was none. */
+/* Closes the connection if no thread uses it and its other end has closed it. True, once: it has
+ * ended by now or before, not because it was unused, and is not up again. */
 bool rqli_conn_end_if_ended(struct rqli_conn *self);
 
 /* Closes the connection if it was unused for this long. */

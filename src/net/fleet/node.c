@@ -218,7 +218,8 @@ void rqli_node_abandon(struct rqli_node *self)
     rqli_push_threads_abandon(self->pushes);
 }
 
-/* Checks all of them, without stopping at the first: the check closes each that has ended. */
+/* Checks all of them, without stopping at the first: the check closes each that has ended, and each
+ * reports it once. */
 bool rqli_node_sees_end(struct rqli_node *self)
 {
     bool has_ended = rqli_conn_end_if_ended(self->background);

@@ -89,7 +89,7 @@ void rqli_node_abandon(struct rqli_node *self);
  * together with those for commands. */
 void rqli_node_end_unused(struct rqli_node *self, int64_t unused_us);
 
-/* True: the server has ended a connection for commands, and it was closed here. */
+/* True, once: a connection for commands has ended since the last look, and is not up again. */
 bool rqli_node_sees_end(struct rqli_node *self);
 
 #endif
