@@ -435,8 +435,8 @@ static bool prepare(rql_loop *loop)
     if (uv_async_init(loop->uv, &loop->call, on_call) != 0) {
         return false;
     }
+    /* Until the first round, which looks for what other threads have posted by then. */
     loop->is_held_open = true;
-    rqli_loop_hold_open(loop, loop->own.is_used);
     (void)uv_timer_init(loop->uv, &loop->timer);
     uv_unref((uv_handle_t *)&loop->timer);
     (void)uv_prepare_init(loop->uv, &loop->round);

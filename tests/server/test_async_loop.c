@@ -63,6 +63,20 @@ TEST(calls_may_come_from_any_thread)
     CHECK_QUEUE_IS_EMPTY("x");
 }
 
+/* The loop has not run yet, and has nothing of its own thread's to do. */
+TEST(a_call_from_another_thread_is_begun_by_the_first_run)
+{
+    struct remote remote = {0};
+
+    for (size_t i = 0; i < CROWD; i++) {
+        remote.asked[i] = asked_for();
+        remote.asked[i].releases = true;
+    }
+    threads_join(threads_start(CALLERS, call_from_elsewhere, &remote));
+    assert_int_equal(uv_run(&uv, UV_RUN_DEFAULT), 0);
+    assert_true(all_released(&remote));
+}
+
 /* Nothing was sent yet: what is asked for last is the first that the server hears of. */
 TEST(what_gives_back_goes_first)
 {
