@@ -23,16 +23,20 @@
  *   loop. client.h says which signals are blocked in a thread that the library starts.
  * - Calls may be made from any thread. A loop of the caller ends when nothing keeps it alive.
  *   Everything that is in progress keeps it alive, including an attempt to connect. A call that
- *   another thread is about to make does not.
+ *   another thread is about to make does not. A call that another thread makes while nothing keeps
+ *   the loop alive begins only when something does: `uv_run()` returns without it. Only before the
+ *   first `uv_run()` does it keep the loop alive.
  * - Locks that are acquired here are locks like any other. rql_lock_describe(), rql_lock_token(),
  *   rql_lock_remaining_ms(), rql_lock_lost_fd() and similar calls never block. rql_lock_release()
  *   and similar calls work on these locks from any thread, but may block.
  *   rql_lock_options::on_lost is called from the client's background thread, as options.h says.
  * - A lock that a release on the same loop has handed over is held before the server has confirmed
- *   the hand-over. Until the loop has run again, calls on the loop's thread differ for this lock:
- *   rql_lock_release() leaves the rest to the loop and returns RQL_OK, and rql_lock_extend() and
- *   rql_lock_verify() return ::RQL_E_UNAVAILABLE. For a series in the gem's mode that has such a
- *   lock, rql_series_release() and rql_series_extend() do the same.
+ *   the hand-over. Until the loop has run again, it is not renewed, and lasts as long as the hold
+ *   before would have. A third of that hold's TTL is left, or half a second if that is less, so a
+ *   callback that takes longer can lose the lock. Calls on the loop's thread also differ until
+ *   then: rql_lock_release() leaves the rest to the loop and returns RQL_OK, and rql_lock_extend()
+ *   and rql_lock_verify() return ::RQL_E_UNAVAILABLE. For a series in the gem's mode that has such
+ *   a lock, rql_series_release() and rql_series_extend() do the same.
  * - Each request is an acquirer of its own: two requests for the same lock wait for each other.
  *   With rql_lock_options::task set (not 0) the acquirer is that task of the loop's thread, as in
  *   rql_lock_acquire(). On one loop such an acquirer may have only one waiting request for a lock
@@ -101,9 +105,10 @@ typedef void (*rql_closed_fn)(void *user_data);
  * loop no longer exists.
  *
  * With a loop of the library's own this call returns after that. With a loop of the caller it
- * returns at once; keep running the loop until `closed` has been called. Closing takes until the
- * server has replied, or an attempt to connect has ended. With a silent server that is about
- * `connect_timeout_ms` + `io_timeout_ms`.
+ * returns at once; keep running the loop until `closed` has been called. On another thread than
+ * the loop's, it is a call like any other: something has to keep the loop alive. Closing takes
+ * until the server has replied, or an attempt to connect has ended. With a silent server that is
+ * about `connect_timeout_ms` + `io_timeout_ms`.
  *
  * @param[in]  loop       The loop. Afterwards only rql_hold_end() may still be called for its
  *                        blocks.

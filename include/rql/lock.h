@@ -352,7 +352,8 @@ RQL_API rql_lock_state rql_lock_get_state(const rql_lock *lock);
  * claimed the rest of its TTL. The client's background thread does this a third of a second after
  * the hand-over. Until then the returned time counts to the end of that second. For a lock that was
  * handed over inside the client, the returned time counts to the deadline of the previous holder
- * until the server has answered, which takes a round trip.
+ * until the server has answered, which takes a round trip; on a loop also until the callbacks of
+ * this moment have returned.
  *
  * @param[in] lock  The lock, or NULL.
  * @return 0 when the lock is gone, or for NULL.

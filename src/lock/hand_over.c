@@ -26,6 +26,9 @@ enum {
     CHAIN_MOST = 32,
     CHAIN_US = 100000,
     LEAST_US = 20000, /* of the releaser's lease: with less the new owner would only lose it */
+    /* On a loop a third of the releaser's TTL has to be left, or this much. The new owner's
+     * callback runs before the loop reads the answer, and nothing renews the lock before that. */
+    LEAST_ON_LOOP_US = 500000,
     AHEAD_US = LEAST_US / 2 /* by which a token may be ahead of the server's clock */
 };
 
@@ -126,11 +129,19 @@ bool rqli_hand_over_is_safe(const struct rqli_hand_over *self, int64_t now_us)
     return is_safe_at(self, node_of(self), now_us);
 }
 
+static bool leaves_time(const struct rqli_hand_over *self, int64_t now_us)
+{
+    const struct rqli_lease *lease = &self->lock->kept.lease;
+
+    return !self->loop || rqli_lease_end_us(lease) - now_us >=
+                              rqli_earlier(LEAST_ON_LOOP_US, lease->ttl_ms * 1000 / 3);
+}
+
 static bool may_choose(const struct rqli_hand_over *self, int64_t now_us)
 {
     const rql_lock *lock = self->lock;
 
-    return is_safe_at(self, self->node, now_us) &&
+    return is_safe_at(self, self->node, now_us) && leaves_time(self, now_us) &&
            (lock->origin.n_chained == 0 ||
             (lock->origin.n_chained < CHAIN_MOST && now_us - lock->origin.chain_us < CHAIN_US));
 }

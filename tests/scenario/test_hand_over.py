@@ -253,6 +253,21 @@ def a_random_request_and_a_series_come_by_the_server(world, kind, names):
     world.await_nothing_left()
 
 
+@scenario(kinds=["loop"], counts=[1])
+def on_a_loop_a_lock_that_ends_soon_comes_by_the_server(world, kind, names):
+    """Nothing renews it while the callback of its new owner runs."""
+    chain = Chain(world, kind)
+    held = chain.actors[0].acquire(names[0], ttl_ms=SHORT_MS)
+    asking = chain.queued(names[0])
+    chain.await_asleep()
+    wait_until(lambda: held.remaining_ms() < SHORT_MS / 3 - 10, "less than a third is left")
+    before = chain.handed_on()
+    held.release()
+    asking.hold().release().check()
+    check_equal(chain.handed_on(), before)
+    world.await_nothing_left()
+
+
 @scenario(counts=[1])
 def a_chain_ends_for_who_has_come_in_front_of_it(world, kind, names):
     """The waiter of another client gets an older place, which the client that hands the lock on does not know of. More
