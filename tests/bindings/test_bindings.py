@@ -128,11 +128,12 @@ client, name = Rql::Client.new(ARGV[0]), ARGV[1]
 
 @contextlib.contextmanager
 def program(world, language, text, names):
-    """A process that runs this text."""
+    """A process that runs this text, and does not ignore ^C, as what a shell starts in the background does."""
     command, beginning = BEGINNINGS[language]
     with subprocess.Popen([*command, beginning + text, world.server.url, *names], cwd=HERE, text=True, bufsize=1,
                           env={**os.environ, "RQL_LIBRARY": world.program}, stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as process:
+                          stdout=subprocess.PIPE,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as process:
         try:
             yield process
         finally:
