@@ -32,12 +32,16 @@ enum {
     AHEAD_US = LEAST_US / 2 /* by which a token may be ahead of the server's clock */
 };
 
-/* A loop exists until the release that has made the transfer is over. */
+/* The loop exists until the release that has made the transfer is over. Another thread must not
+ * look at it, because it may end at any moment. */
 rql_loop *rqli_hand_over_loop_here(const rql_lock *lock)
 {
-    rql_loop *loop = rqli_transfer_is_open(lock->transfer) ? lock->transfer->loop : NULL;
+    const struct rqli_transfer *transfer = lock->transfer;
 
-    return loop && rqli_loop_is_here(loop) ? loop : NULL;
+    return rqli_transfer_is_open(transfer) && transfer->loop &&
+                   pthread_equal(transfer->thread, pthread_self())
+               ? transfer->loop
+               : NULL;
 }
 
 rql_status rqli_hand_over_check_here(const rql_lock *lock, rql_error *error)
@@ -207,6 +211,7 @@ static struct rqli_transfer *make_transfer(const struct rqli_hand_over *self, in
         transfer->begun_us = now_us;
         transfer->until_us = rqli_lease_end_us(&lock->kept.lease);
         transfer->loop = self->loop;
+        transfer->thread = pthread_self();
         transfer->origin = lock->origin;
         transfer->origin.n_chained++;
         if (lock->origin.n_chained == 0) {

@@ -10,6 +10,7 @@
 #include "base/futex.h"
 #include "base/random.h"
 
+#include <pthread.h>
 #include <rql/client.h>
 #include <rql/lock.h>
 
@@ -52,6 +53,7 @@ struct rqli_transfer {
     int64_t begun_us;          /* local time before it was sent */
     int64_t until_us;          /* the releaser's own end: relied on until then while not settled */
     struct rql_loop *loop;     /* the loop whose connection carries it; NULL: a thread's does */
+    pthread_t thread;          /* with a loop: which thread runs it */
     struct rqli_origin origin; /* of the new owner's grant */
 
     /* The transfer by which the new owner has handed the lock on while this one is not settled.
