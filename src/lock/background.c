@@ -287,12 +287,16 @@ static rql_status connect_for(struct rqli_background *self, const struct rqli_du
                               int64_t until_us, struct rqli_conn **out)
 {
     int64_t now_us = rqli_now_us();
-    int64_t half_us = now_us + (rqli_timers_first_us(&self->shared.losses) - now_us) / 2;
+    int64_t loss_us = rqli_timers_first_us(&self->shared.losses);
+    int64_t half_us = now_us + (loss_us - now_us) / 2;
     struct rqli_conn *spare;
     rql_status status;
 
     *out = conn_of(batch);
     rqli_background_unlock(self);
+    if (loss_us != RQLI_NEVER_US) {
+        rqli_conn_hurry(*out, RQLI_SERVER_LOOK_US); /* the next look waits for this connection */
+    }
     spare = find_spare(batch);
     status = rqli_conn_connect(*out, spare ? rqli_earlier(until_us, half_us) : until_us, NULL);
     if (status && spare) {

@@ -7,6 +7,8 @@
 
 /* The batches of the background thread. The test takes its steps, and there is no server. */
 
+enum { LONG_US = 60000000 };
+
 static rql_client *client;
 static struct rqli_background *background;
 static struct rqli_duty duty;
@@ -81,6 +83,25 @@ TEST(a_node_counts_as_silent_when_a_batch_cannot_be_sent)
     (void)rqli_background_step(&background->worker);
     assert_int_equal(n_read, 1);
     assert_true(is_down());
+}
+
+/* A loss is found over the same connection, so no pause between two attempts may be long. */
+TEST(a_connection_is_made_again_soon_while_a_lock_may_be_lost)
+{
+    const struct rqli_conn *conn = client->fleet.first.background;
+    struct rqli_timers *losses = &background->shared.losses;
+    struct rqli_due loss = {0};
+
+    for (int may_lose = 0; may_lose < 2; may_lose++) {
+        if (may_lose) {
+            assert_true(rqli_timers_reserve(losses));
+            rqli_timers_set(losses, &loss, rqli_now_us() + LONG_US);
+        }
+        add(&duty, &ops, 1);
+        (void)rqli_background_step(&background->worker);
+        assert_int_equal(conn->shared.longest_us, may_lose ? RQLI_SERVER_LOOK_US : 0);
+    }
+    rqli_timers_unreserve(losses, &loss);
 }
 
 TEST(a_node_does_not_count_as_silent_when_all_duties_of_its_batch_were_dropped)
