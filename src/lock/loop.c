@@ -600,6 +600,8 @@ static void end_parts(rql_loop *loop)
         rqli_conn_loop_close(node->durable.conn, on_connection_closed, loop);
         rqli_conn_loop_close(node->pushes.conn, on_connection_closed, loop);
     }
+    /* They may have been the only connections of a client that holds locks. */
+    rqli_lost_writes_on_cut(loop->client);
 }
 
 /* Cancels all jobs. Cancelling one may end others, and begin new ones, which enter the list in

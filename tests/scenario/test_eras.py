@@ -117,6 +117,19 @@ def a_holder_learns_of_it_after_max_hold_too(world, kind, names):
     check_equal(held.release().status, "NOT_HELD")
 
 
+@scenario(kinds=["loop"], is_timed=True)
+def a_holder_learns_of_it_though_its_loop_is_closed(world, kind, names):
+    """The loop had the only connection of the client."""
+    actor = world.actor(kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS, auto_extend=True)
+    actor.end()
+    world.actors.remove(actor)
+    held.actor = world.actor("thread", actor.client)
+    start_anew(world, with_data=False)
+    learns_soon(held, names)
+    check_equal(held.release().status, "NOT_HELD")
+
+
 @scenario()
 def an_old_copy_is_found_out_once(world, kind, names):
     """What was saved is still held, what came later is gone; tokens rise though the clock was set back."""
