@@ -12,7 +12,9 @@ LAZY = {"lazy_release": True, "ttl_ms": MINUTE_MS}
 
 
 def warm(actor):
-    """It is known that the server knows the script, and the thread runs."""
+    """It is known that the server knows the script, and the thread runs: without it no release is lazy. An acquisition
+    of a lock that is renewed waits for the thread."""
+    actor.acquire("warm", auto_extend=True, ttl_ms=MINUTE_MS).release().check()
     for _ in range(3):
         actor.acquire("warm", **LAZY).release().check()
     return actor
