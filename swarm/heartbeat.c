@@ -206,7 +206,7 @@ static void verify_group(const struct rqli_probe *self, size_t g)
     const struct rqli_probe_group *group = &self->groups[g];
 
     if (group->n_dead > 0 || (!group->has_failed && self->plan.groups[g].n_retried > 0)) {
-        rqli_leases_doubt(self->client->leases, self->plan.groups[g].set);
+        rqli_leases_doubt(self->client->leases, self->plan.groups[g].set, NULL);
     }
 }
 

@@ -308,6 +308,7 @@ static bool try_once(struct rqli_acquire *self)
         await_own_hand_overs(self);
     }
     self->tried_us = rqli_now_us();
+    self->n_ends = atomic_load(&self->client->leases->n_ends);
     self->waiter.deadline_us = deadline_us(self);
     if (self->waiter.keeps_conn) {
         rqli_durable_limit(self, self->tried_us);
@@ -591,6 +592,49 @@ void rqli_acquire_abandon(struct rqli_acquire *self)
     rqli_acquire_note_fault(self, &fault);
 }
 
+/* Returns whether this client still holds the grant that a re-entry shares, and has not shortened
+ * it since the re-entry was asked for. */
+static bool has_outer(struct rqli_leases *leases, const rql_lock *reentry)
+{
+    bool has = false;
+
+    rqli_background_lock(leases->background);
+    for (struct rqli_dlink *at = leases->shared.all.first; at && !has; at = at->next) {
+        const rql_lock *held = rqli_lock_of_link(at);
+
+        has = held->process == RQL_LOCK_OBTAINING &&
+              strcmp(held->grant_nonce, reentry->grant_nonce) == 0 &&
+              held->kept.lease.shortened_us < reentry->begun_us;
+    }
+    rqli_background_unlock(leases->background);
+    return has;
+}
+
+/* Returns whether a new hold has missed a change of the listed holds: they were marked as doubtful,
+ * or the outer hold was released or shortened. */
+static bool has_missed_change(struct rqli_leases *leases, const rql_lock *lock)
+{
+    return lock->begun_us <= atomic_load(&leases->doubted_us) ||
+           (lock->process != RQL_LOCK_OBTAINING && !has_outer(leases, lock));
+}
+
+/* Has the server asked about those of the new holds that may have ended by now. Usually nothing has
+ * changed since they were asked for. */
+static void doubt_outdated(const struct rqli_acquire *self)
+{
+    struct rqli_leases *leases = self->client->leases;
+
+    if (self->tried_us > atomic_load(&leases->doubted_us) &&
+        self->n_ends == atomic_load(&leases->n_ends)) {
+        return;
+    }
+    for (size_t i = 0; i < self->count; i++) {
+        if (has_missed_change(leases, self->locks[i])) {
+            rqli_leases_doubt(leases, NULL, self->locks[i]);
+        }
+    }
+}
+
 /* Adds the locks to the leases. If one of them cannot be watched, the locks before it stay listed:
  * giving all of them back takes them off the list. */
 bool rqli_acquire_keep(struct rqli_acquire *self)
@@ -625,6 +669,8 @@ bool rqli_acquire_keep(struct rqli_acquire *self)
     if (status) {
         self->op.status = status;
         rqli_acquire_note_fault(self, &fault);
+    } else {
+        doubt_outdated(self);
     }
     return status == RQL_OK;
 }

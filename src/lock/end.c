@@ -186,6 +186,7 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
         return fail_early(self, part);
     }
     if (part->unused_ms > 0) {
+        (void)atomic_fetch_add(&self->client->leases->n_ends, 1);
         rqli_leases_on_shortened(self->client->leases, part->lock, self->begun_us, outcome.third);
     }
     return has_ended ? RQL_OK : RQL_NOT_HELD;
@@ -228,15 +229,30 @@ static void read_end(struct rqli_op *op, size_t i, const struct rqli_batch *answ
     }
 }
 
-/* Settles a part: its status is final. The operation's status is the first fault; without a fault,
- * that one had ended. An extension is not withdrawn in the background, because leave.lua would take
- * back all that the re-entry had added, and not only the unused part. The rest of the extension
- * ends with the lock. Nor is a lock that was to be kept, because it would be free then. */
+/* Ends the listed re-entries that share this grant, if it is one. Usually a re-entry ends before
+ * the outer hold, and there are none. */
+static void end_reentries(struct rqli_leases *leases, const rql_lock *lock)
+{
+    if (lock->process == RQL_LOCK_OBTAINING && atomic_load(&leases->n_reentries) > 0) {
+        rqli_leases_on_taken(leases, rqli_slice_of(lock->nonce));
+    }
+}
+
+/* Settles a part: its status is final. A re-entry that was granted before this call was done, and
+ * listed since rqli_end_leases(), has ended with it; the count is for those that are not listed
+ * yet, so it is raised first. The operation's status is the first fault; without a fault, that one
+ * had ended. An extension is not withdrawn in the background, because leave.lua would take back all
+ * that the re-entry had added, and not only the unused part. The rest of the extension ends with
+ * the lock. Nor is a lock that was to be kept, because it would be free then. */
 static void settle(struct rqli_end *self, struct rqli_end_part *part)
 {
     const rql_lock *lock = part->lock;
 
     part->is_settled = true;
+    if (lock) {
+        (void)atomic_fetch_add(&self->client->leases->n_ends, 1);
+        end_reentries(self->client->leases, lock);
+    }
     if (self->on.transfer) {
         rqli_hand_over_end(&self->on, rqli_held_fault_may_pass(part->status));
     }
@@ -455,23 +471,13 @@ static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_
 
 /* The other holders of a grant learn that it ends before the server does: afterwards the lock may
  * be another acquirer's. */
-static void end_reentries(rql_lock *const *locks, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (locks[i]->process == RQL_LOCK_OBTAINING) {
-            rqli_leases_on_taken(locks[i]->client->leases, rqli_slice_of(locks[i]->nonce));
-        }
-    }
-}
-
-/* Usually a re-entry ends before the outer hold, and there are none. */
 void rqli_end_leases(rql_lock *const *locks, size_t count)
 {
     struct rqli_leases *leases = locks[0]->client->leases;
 
     rqli_leases_remove(leases, locks, count);
-    if (atomic_load(&leases->n_reentries) > 0) {
-        end_reentries(locks, count);
+    for (size_t i = 0; i < count; i++) {
+        end_reentries(leases, locks[i]);
     }
 }
 

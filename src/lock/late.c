@@ -84,6 +84,7 @@ static void lose_grant(rql_lock *lock)
 {
     struct rqli_leases *leases = lock->client->leases;
 
+    (void)atomic_fetch_add(&leases->n_ends, 1); /* for re-entries that are not listed yet */
     if (atomic_load(&leases->n_reentries) > 0) {
         rqli_background_unlock(lock->client->background);
         rqli_leases_on_taken(leases, rqli_slice_of(lock->nonce));

@@ -523,13 +523,15 @@ void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock)
     rqli_background_unlock(self->background);
 }
 
-void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set)
+void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set,
+                       const rql_lock *one)
 {
     int64_t now_us = rqli_now_us();
 
     rqli_background_lock(self->background);
+    atomic_store(&self->doubted_us, one ? self->doubted_us : now_us);
     for (rql_lock *lock = first(self); lock; lock = next(lock)) {
-        if (set && lock->keys.set != set) {
+        if ((set && lock->keys.set != set) || (one && lock != one)) {
             continue;
         }
         rqli_lease_on_doubt(&lock->kept.lease, now_us);

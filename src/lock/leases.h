@@ -22,7 +22,9 @@ struct rqli_leases {
     _Atomic int64_t *host_ends_us;
     atomic_bool has_extended;   /* a lease that renews was added, once */
     atomic_bool has_shared;     /* a share was added, once */
+    _Atomic int64_t doubted_us; /* when more than one lock was marked as doubtful last */
     atomic_uint n_reentries;    /* that are listed */
+    atomic_uint n_ends;         /* how often the end of a grant, or of a part of it, went on */
     atomic_uint n_handing_over; /* hand-overs inside the client that are not over (hand_over.c) */
     rqli_signal callback_ended; /* number of callbacks that have ended */
     rqli_signal unlisted;       /* number of locks that were unlisted while the client is drained */
@@ -58,8 +60,9 @@ void rqli_leases_remove(struct rqli_leases *self, rql_lock *const *locks, size_t
 void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock);
 
 /* The clock of a server jumped, or the server may have lost writes. Marks what is held as doubtful,
- * to be verified: of these keys, or all (NULL). */
-void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set);
+ * to be verified: of these keys, or all (NULL). one: this lock alone, unless it is NULL. */
+void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set,
+                       const rql_lock *one);
 
 /* A heartbeat sent at sent_us confirmed that this client's hosts live, on the server that has these
  * keys. If they are silent for silence_ms from then on they count as dead there, so no lease is

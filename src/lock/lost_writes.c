@@ -31,7 +31,7 @@ void rqli_lost_writes_tell_news(rql_client *client, struct rqli_era *era)
         rqli_observe(RQLI_ON_HISTORY_LOST, &subject, &figures);
     }
     rqli_leases_doubt(client->leases,
-                      client->is_partitioned ? &rqli_key_sets[era - client->eras] : NULL);
+                      client->is_partitioned ? &rqli_key_sets[era - client->eras] : NULL, NULL);
 }
 
 void rqli_lost_writes_look_at_all(rql_client *client)
@@ -103,7 +103,7 @@ static void look_for_moves(struct rqli_lost_writes *self)
 
         self->seen_at[i] = node;
         if (has_changed && atomic_load(&fleet->n_held[rqli_key_set_index(set)]) > 0) {
-            rqli_leases_doubt(self->client->leases, set);
+            rqli_leases_doubt(self->client->leases, set, NULL);
         }
     }
 }

@@ -23,7 +23,7 @@ void rqli_server_clock_learn(rql_client *client, struct rqli_node *node,
     (void)pthread_mutex_unlock(&node->shared.mutex);
     if (news == RQLI_CLOCK_OFFSET_STEPPED) {
         /* After the mutex is released: the mutex of the leases is never taken within it. */
-        rqli_leases_doubt(client->leases, NULL);
+        rqli_leases_doubt(client->leases, NULL, NULL);
     }
 }
 

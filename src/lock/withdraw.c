@@ -101,7 +101,7 @@ static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *ans
     }
     if (outcome.what == REENTRY_UNDONE) {
         rqli_background_unlock(background);
-        rqli_leases_doubt(client->leases, NULL);
+        rqli_leases_doubt(client->leases, NULL, NULL);
         rqli_background_lock(background);
     }
 }

@@ -234,5 +234,25 @@ def a_release_by_secret_whose_answer_is_lost_has_released(world, kind, names):
     check_equal(held.release().status, "NOT_HELD")
 
 
+@scenario(counts=[1])
+def one_that_is_granted_while_the_outer_hold_is_released_is_lost(world, kind, names):
+    """By another thread, or by the loop that waits for the answer."""
+    network = Network(world)
+    client = network.client(io_timeout_ms=MINUTE_MS)
+    actor = world.actor(kind, client)
+    releaser = actor if kind == "loop" else world.actor("thread", client)
+    held = actor.acquire(*names, ttl_ms=OUTER_MS, **TASK)
+    network.fail("freeze", direction="down")
+    asking = actor.ask(*names, ttl_ms=OUTER_MS, conflict_strategy="work_through", **TASK)
+    wait_until(lambda: field(world, names, "spc_cnt"), "it has entered")
+    releasing = releaser.begin("release", lock=held.name)
+    wait_until(lambda: not world.holder(names[0]), "the lock is released")
+    network.heal()
+    inner = asking.hold()
+    releasing.outcome().check()
+    wait_until(lambda: inner.state() == "GONE", "it is told")
+    inner.release().check("NOT_HELD")
+
+
 if __name__ == "__main__":
     main()

@@ -97,6 +97,31 @@ TEST(a_release_that_finds_nothing_is_repeated_if_it_may_have_come_too_early)
     }
 }
 
+/* The answer to the re-entry was read after the outer hold had left the list. */
+TEST(a_re_entry_that_is_listed_while_its_grant_is_released_has_ended)
+{
+    const struct rqli_batch batch = {.sent_us = rqli_now_us()};
+    struct rqli_reply answer = tree_text("1 0");
+    rql_lock *outer = granted_by(client, "x");
+    rql_lock *inner = granted_by(client, "x");
+    struct rqli_end_part part;
+    struct rqli_end end;
+
+    rqli_end_leases(&outer, 1);
+    rqli_end_init(&end, &part, &outer, 1, NULL);
+    assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_AGAIN);
+    inner->process = RQL_CONFLICT_WORK_THROUGH;
+    memcpy(inner->grant_nonce, outer->nonce, sizeof inner->grant_nonce);
+    CHECK_OK(rqli_leases_add(client->leases, inner, NULL));
+    assert_int_equal(rql_lock_get_state(inner), RQL_HELD);
+    end.op.ops->read(&end.op, 0, &batch, &answer, NULL);
+    assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_OVER);
+    assert_int_equal(rql_lock_get_state(inner), RQL_GONE);
+    rqli_leases_remove(client->leases, &inner, 1);
+    rqli_lock_free(inner);
+    rqli_lock_free(outer);
+}
+
 /* The calls about a series go over any connection, so that none is in order behind the hand-over of
  * one of the locks. */
 TEST(a_series_waits_for_the_hand_over_of_each_lock)

@@ -2,7 +2,10 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
+#include "lock/acquire.h"
+#include "lock/acquisition.h"
 #include "lock/client.h"
+#include "lock/end.h"
 #include "lock/leases.h"
 #include "lock/lost_writes.h"
 #include "no_server.h"
@@ -189,6 +192,63 @@ TEST(an_end_is_remembered_until_the_loss_of_a_lock_is_asked_for)
     rqli_leases_remove(client->leases, &lock, 1);
     rqli_lock_free(lock);
     background->worker.is_started = false;
+}
+
+/* What happens after a lock was asked for, and before it is listed. The test is the thread. */
+static const struct grant {
+    const char *name;
+    rql_lock_process process;
+    bool has_news;    /* a login finds that the server may have lost writes */
+    bool is_released; /* the outer hold */
+    bool is_shorter;  /* what another re-entry had added is taken back */
+    rql_lock_state state;
+} grants[] = {
+    {"nothing", RQL_LOCK_OBTAINING, false, true, false, RQL_HELD},
+    {"writes may be lost", RQL_LOCK_OBTAINING, true, true, false, RQL_DOUBTFUL},
+    {"nothing, to a re-entry", RQL_CONFLICT_WORK_THROUGH, false, false, false, RQL_HELD},
+    {"its outer hold is released", RQL_CONFLICT_WORK_THROUGH, false, true, false, RQL_DOUBTFUL},
+    {"its outer hold is shortened", RQL_CONFLICT_WORK_THROUGH, false, false, true, RQL_DOUBTFUL},
+};
+
+TEST(a_grant_that_may_have_ended_before_it_was_listed_is_verified)
+{
+    EACH_ROW (row, grants) {
+        rql_lock *lock = granted_by(client, "x");
+        rql_lock *outer = granted_by(client, "x");
+        struct rqli_leases *leases = client->leases;
+        struct rqli_era *era = rqli_client_era(client, lock->keys.set);
+        rql_lock_options options;
+        struct rqli_acquire_result result = {.tries = 1};
+        struct rqli_acquire acquire = {.locks = &lock,
+                                       .count = 1,
+                                       .client = client,
+                                       .options = &options,
+                                       .result = &result,
+                                       .n_ends = atomic_load(&leases->n_ends)};
+
+        client->background->worker.is_started = true;
+        rql_lock_options_init(client, &options);
+        rqli_era_on_silence(era);
+        rqli_lost_writes_look(client, era); /* verifies what is listed by now */
+        lock->begun_us = atomic_load(&leases->doubted_us) + (row->has_news ? 0 : 1);
+        lock->process = row->process;
+        memcpy(outer->grant_nonce, outer->nonce, sizeof outer->grant_nonce);
+        memcpy(lock->grant_nonce, outer->nonce, sizeof lock->grant_nonce);
+        CHECK_OK(rqli_leases_add(leases, outer, NULL));
+        if (row->is_released) {
+            rqli_end_leases(&outer, 1);
+        }
+        if (row->is_shorter) {
+            (void)atomic_fetch_add(&leases->n_ends, 1);
+            rqli_leases_on_shortened(leases, outer, lock->begun_us, 1000);
+        }
+        assert_true(rqli_acquire_keep(&acquire));
+        assert_int_equal(rql_lock_get_state(lock), row->state);
+        rqli_leases_remove(leases, (rql_lock *[]){lock, outer}, 2);
+        rqli_lock_free(lock);
+        rqli_lock_free(outer);
+        client->background->worker.is_started = false;
+    }
 }
 
 /* Where locks are at several nodes none of them keeps the others waiting; but a login that was cut

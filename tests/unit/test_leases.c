@@ -325,7 +325,7 @@ TEST(a_lock_in_doubt_of_a_thread_that_has_ended_is_verified)
 
     lease->renews = true;
     lock->owner_thread = UINT64_MAX; /* none has this number */
-    rqli_leases_doubt(leases, NULL);
+    rqli_leases_doubt(leases, NULL, NULL);
     rqli_background_lock(background);
     now_us = rqli_now_us();
     is_sent = lock->kept.duty.ops->begin(&lock->kept.duty, now_us);
