@@ -267,7 +267,9 @@ static rql_status check_host(const struct rqli_acquire *self, int64_t now_us, rq
 }
 
 /* Returns whether an earlier request of the acquirer for one of the locks is being withdrawn, or
- * its lazy release is not confirmed. Either call may reach the server after the try. */
+ * its lazy release is not confirmed. Either call may reach the server after the try. If the
+ * acquirer has a grant of the lock now, the earlier one has ended: neither call ends the new grant,
+ * which may be entered again. */
 static bool is_given_back(const struct rqli_acquire *self)
 {
     bool is_open = false;
@@ -275,8 +277,9 @@ static bool is_given_back(const struct rqli_acquire *self)
     for (size_t i = 0; i < self->count && !is_open; i++) {
         const rql_lock *lock = rqli_acquire_lock(self, i);
 
-        is_open = rqli_release_is_late(self->client, lock->name, lock->acquirer) ||
-                  rqli_withdraw_is_open(self->client, lock->name, lock->acquirer);
+        is_open = (rqli_release_is_late(self->client, lock->name, lock->acquirer) ||
+                   rqli_withdraw_is_open(self->client, lock->name, lock->acquirer)) &&
+                  !rqli_leases_has(self->client->leases, lock);
     }
     return is_open;
 }

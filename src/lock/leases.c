@@ -575,7 +575,8 @@ bool rqli_leases_has(struct rqli_leases *self, const rql_lock *lock)
     for (at = self->shared.all.first; at && !has; at = at->next) {
         const rql_lock *held = RQLI_OWNER(at, rql_lock, kept.link);
 
-        has = held != lock && rqli_lock_is_of(held, lock->name, lock->acquirer) &&
+        has = held->process == RQL_LOCK_OBTAINING && held->kept.listing == RQLI_LOCK_LISTED &&
+              rqli_lock_is_of(held, lock->name, lock->acquirer) &&
               rqli_lease_state(&held->kept.lease, now_us) != RQL_GONE;
     }
     rqli_background_unlock(self->background);

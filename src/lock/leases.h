@@ -90,8 +90,9 @@ bool rqli_leases_is_overdue(const struct rqli_leases *self, const struct rqli_ke
 /* Returns whether this client keeps extending this lock for this acquirer. */
 bool rqli_leases_extends(struct rqli_leases *self, const char *name, const char *acquirer);
 
-/* Returns whether this client holds another lock of the same name for the acquirer of `lock`. Looks
- * at all locks if the acquirer holds any: for messages. */
+/* Returns whether this client holds a grant of the same name for the acquirer of `lock`, which is
+ * not listed itself. A re-entry is no grant: its grant may have ended, by another thread's release.
+ * Looks at all locks if the acquirer holds any. */
 bool rqli_leases_has(struct rqli_leases *self, const rql_lock *lock);
 
 struct rqli_lease rqli_leases_lease(struct rqli_leases *self, const rql_lock *lock); /* a copy */

@@ -210,6 +210,26 @@ def an_acquirer_that_asks_again_waits_for_its_release(world, kind, names):
 
 
 @once
+def an_acquirer_enters_its_lock_again_though_an_older_release_is_late(world, kind, names):
+    """The older lock was taken away, which its release finds out later. The lock that its acquirer has by then is
+    another grant."""
+    actor = warm(world.actor(kind))
+    for strategy in "work_through", "extendable_work_through", "dead_locking":
+        held = actor.acquire(*names, **LAZY)
+        take_away(world, *names)
+        held.release().check()
+        mine = actor.acquire(*names, ttl_ms=MINUTE_MS)
+        if strategy == "dead_locking":
+            actor.refused(*names, ttl_ms=MINUTE_MS, conflict_strategy=strategy).check("CONFLICT")
+        else:
+            inner = actor.acquire(*names, ttl_ms=MINUTE_MS, conflict_strategy=strategy, fail_fast=True)
+            check_equal(inner.tokens, mine.tokens)
+            inner.release().check()
+        mine.release().check()
+    world.await_nothing_left()
+
+
+@once
 def a_re_entry_ends_with_the_lazy_release_of_another_thread(world, kind, names):
     """The acquirer asks while the other thread releases. The server has its try first."""
     network, actor = patient_actor(world)

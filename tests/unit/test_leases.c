@@ -1,12 +1,14 @@
 #include "check.h"
 
 #include "base/clock.h"
+#include "lock/acquire.h"
 #include "lock/client.h"
 #include "lock/hosts.h"
 #include "lock/leases.h"
 #include "lock/series.h"
 #include "lock/sharing.h"
 #include "lock/transfer.h"
+#include "lock/wait.h"
 #include "lock/withdraw.h"
 #include "no_server.h"
 #include "reply_tree.h"
@@ -741,6 +743,71 @@ TEST(what_is_being_withdrawn_is_known)
     rqli_lock_free(other);
     rqli_lock_free(locks[1]);
     rqli_lock_free(locks[0]);
+}
+
+/* What its acquirer has of the lock whose older request is being withdrawn. */
+enum has { HAS_NOTHING, HAS_GRANT, HAS_ANOTHER_LOCK, HAS_REENTRY, HAS_LOST, HAS_FORGOTTEN };
+
+static const struct beside {
+    const char *name;
+    enum has has;
+    bool waits; /* behind the request that is withdrawn */
+} besides[] = {
+    {"nothing", HAS_NOTHING, true},
+    {"a grant, so that the older request has ended", HAS_GRANT, false},
+    {"another lock", HAS_ANOTHER_LOCK, true},
+    {"a re-entry whose grant another thread has released", HAS_REENTRY, true},
+    {"a grant that is lost", HAS_LOST, true},
+    {"a grant that it has forgotten", HAS_FORGOTTEN, true},
+};
+
+/* Returns whether a try that may enter the lock again takes the server's lock for one that is being
+ * given back, and therefore waits for it. */
+static bool waits_for_its_own(void)
+{
+    struct rqli_acquire_result result;
+    rql_lock *lock = rqli_lock_new(client, "x", 0);
+    rql_lock_options options;
+    struct rqli_acquire acquire = {
+        .locks = &lock, .count = 1, .result = &result, .options = &options};
+    bool waits;
+
+    rql_lock_options_init(client, &options);
+    options.conflict_strategy = RQL_WORK_THROUGH;
+    acquire.begun_us = rqli_now_us();
+    rqli_acquire_init(&acquire);
+    assert_true(rqli_wait_init(&acquire, &rqli_wait_on_thread));
+    (void)acquire.op.ops->next(&acquire.op); /* there is no server to try at */
+    waits = acquire.withdraws;
+    free(acquire.error);
+    rqli_lock_free(lock);
+    return waits;
+}
+
+TEST(an_acquirer_enters_its_grant_again_while_an_older_request_is_withdrawn)
+{
+    rql_lock *older = granted("x");
+
+    assert_false(waits_for_its_own());
+    rqli_withdraw_lock_later(older, LONG_MS);
+    EACH_ROW (row, besides) {
+        rql_lock *lock = granted(row->has == HAS_ANOTHER_LOCK ? "y" : "x");
+
+        if (row->has == HAS_REENTRY) {
+            lock->process = RQL_CONFLICT_WORK_THROUGH;
+        }
+        if (row->has != HAS_NOTHING) {
+            CHECK_OK(rqli_leases_add(leases, lock, NULL));
+        }
+        if (row->has == HAS_LOST) {
+            rqli_leases_on_taken(leases, rqli_slice_of(lock->grant_nonce));
+        } else if (row->has == HAS_FORGOTTEN) {
+            lock->kept.listing = RQLI_LOCK_ADOPTED;
+        }
+        assert_int_equal(waits_for_its_own(), row->waits);
+        end(lock);
+    }
+    rqli_lock_free(older);
 }
 
 TEST(a_handle_that_is_used_again_knows_nothing_of_before)
