@@ -96,10 +96,11 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
  *
  * On every result except RQL_OK and RQL_E_UNKNOWN the request has left the queue. After
  * RQL_E_UNKNOWN the client keeps withdrawing the request in the background until the server has
- * answered twice, with 100 ms between, that nothing of the request is there. If a copy of the
- * request is on its way for longer than that, the server refuses the copy after twice
- * `io_timeout_ms`; a copy that arrives before that waits, or holds the lock, until its time is
- * over.
+ * answered twice, with 100 ms between, that nothing of the request is there. A copy of the request
+ * may be on its way for longer than that; the server refuses a copy that is older than twice
+ * `io_timeout_ms`. So the client withdraws the request once more after that time. The end of the
+ * client does not wait for this last withdrawal: a copy that arrives later, and is not too old,
+ * waits, or holds the lock, until its time is over.
  *
  * An acquirer (thread and task) may have only one waiting request for a lock.
  *

@@ -517,8 +517,16 @@ static int64_t plan_next_step(struct rqli_background *self)
     return due_us;
 }
 
-/* Ends what is open when the client ends and its time is over: each duty learns that there is no
- * time for it any more. */
+/* Returns whether there is something that the end of the client waits for. A withdrawal that is
+ * settled has a last call to come, which the end does not wait for. */
+static bool owes(const struct rqli_background *self)
+{
+    return self->n_late > 0 || self->n_withdrawals > 0 || self->shared.n_adopted > 0 ||
+           self->shared.n_records > 0;
+}
+
+/* Ends what is open when the client ends, and its time is over or nothing is owed any more: each
+ * duty learns that there is no time for it any more. */
 static void end_duties(struct rqli_background *self)
 {
     for (struct rqli_duty_batch *batch = &self->shared.batch; batch; batch = batch->next) {
@@ -526,7 +534,9 @@ static void end_duties(struct rqli_background *self)
             end_batch(self, batch, RQL_E_UNKNOWN);
         }
     }
-    rqli_timers_fire(&self->shared.looks, RQLI_NEVER_US);
+    if (owes(self)) {
+        rqli_timers_fire(&self->shared.looks, RQLI_NEVER_US);
+    }
     for (;;) {
         struct rqli_duty *duty =
             (struct rqli_duty *)rqli_timers_take_due(&self->shared.others, RQLI_NEVER_US);
@@ -536,13 +546,6 @@ static void end_duties(struct rqli_background *self)
         }
         (void)duty->ops->begin(duty, RQLI_NEVER_US);
     }
-}
-
-/* Returns whether there is something that the end of the client waits for. */
-static bool owes(const struct rqli_background *self)
-{
-    return self->n_late > 0 || self->n_withdrawals > 0 || self->shared.n_adopted > 0 ||
-           self->shared.n_records > 0;
 }
 
 /* Reports losses first, so that no slow renewal delays a report. A look fires once in a step at
@@ -560,9 +563,9 @@ int64_t rqli_background_step(struct rqli_worker *worker)
     send_all(self, false);
     send_all(self, true);
     rqli_timers_fire(&self->shared.losses, rqli_now_us());
-    if (rqli_now_us() >= self->shared.stop_us) {
+    if (rqli_background_is_ending(self) && (!owes(self) || rqli_now_us() >= self->shared.stop_us)) {
         end_duties(self);
-    } else if (!rqli_background_is_ending(self) || owes(self)) {
+    } else {
         again_us = plan_next_step(self);
     }
     rqli_background_unlock(self);

@@ -79,7 +79,7 @@ struct rqli_background {
     struct rqli_worker worker; /* first; started under the mutex */
     rql_client *client;
     atomic_uint n_late;           /* releases that are not confirmed; written under the mutex */
-    atomic_size_t n_withdrawals;  /* written under the mutex; each acquisition reads it */
+    atomic_size_t n_withdrawals;  /* open ones; written under the mutex, read by acquisitions */
     struct rqli_due *server_look; /* lock/lost_writes.c; constant */
 
     struct {

@@ -78,18 +78,11 @@ static rql_status understand_late(rql_lock *lock, const struct rqli_batch *answe
     return rqli_held_has_ended(lock, &outcome) || lock->may_have_ended ? RQL_OK : RQL_NOT_HELD;
 }
 
-/* Takes the grant from all who share it: its acquirer may have entered the lock again while another
- * thread released it, and that re-entry ends with the grant. Releases the mutex meanwhile. */
-static void lose_grant(rql_lock *lock)
+/* Its acquirer may have entered the lock again while another thread released it, and that re-entry
+ * ends with the grant. Releases the mutex meanwhile. */
+static void lose_grant(const rql_lock *lock)
 {
-    struct rqli_leases *leases = lock->client->leases;
-
-    (void)atomic_fetch_add(&leases->n_ends, 1); /* for re-entries that are not listed yet */
-    if (atomic_load(&leases->n_reentries) > 0) {
-        rqli_background_unlock(lock->client->background);
-        rqli_leases_on_taken(leases, rqli_slice_of(lock->nonce));
-        rqli_background_lock(lock->client->background);
-    }
+    rqli_withdraw_from_reentries(lock->client, lock->nonce);
 }
 
 /* Reports as a loss what a release that waits would have returned as its status. The handle stays

@@ -50,6 +50,12 @@ bool rqli_server_clock_range(struct rqli_node *node, int64_t now_us, int64_t *ea
     return *latest_out != INT64_MAX;
 }
 
+/* Returns for how long a try may be on its way. */
+static int64_t longest_way_us(const rql_client *client)
+{
+    return 2 * client->options.io_timeout_ms * 1000;
+}
+
 int64_t rqli_server_clock_not_after(const rql_client *client, struct rqli_node *node,
                                     int64_t now_us)
 {
@@ -59,7 +65,19 @@ int64_t rqli_server_clock_not_after(const rql_client *client, struct rqli_node *
     if (latest_us == INT64_MAX) {
         return no_limit_us;
     }
-    return latest_us + 2 * client->options.io_timeout_ms * 1000;
+    return latest_us + longest_way_us(client);
+}
+
+/* The limit of a try counts from the latest time that the server's clock may have shown. If it
+ * showed the earliest time, it reaches the limit later by the difference. */
+int64_t rqli_server_clock_refused_us(const rql_client *client, struct rqli_node *node,
+                                     int64_t now_us)
+{
+    int64_t earliest_us;
+    int64_t latest_us;
+    bool is_known = rqli_server_clock_range(node, now_us, &earliest_us, &latest_us);
+
+    return now_us + longest_way_us(client) + (is_known ? latest_us - earliest_us : 0);
 }
 
 bool rqli_server_clock_earliest(struct rqli_node *node, int64_t server_us, int64_t now_us,

@@ -18,6 +18,11 @@ void rqli_server_clock_learn(rql_client *client, struct rqli_node *node,
 int64_t rqli_server_clock_not_after(const rql_client *client, struct rqli_node *node,
                                     int64_t now_us);
 
+/* Returns the local time from which the server refuses every try that was sent until now_us. It
+ * refuses one that waits for replicas at that time or earlier. */
+int64_t rqli_server_clock_refused_us(const rql_client *client, struct rqli_node *node,
+                                     int64_t now_us);
+
 /* Sets *out_us to the earliest local time at which the server's clock may have shown server_us;
  * false: nothing recent is known of that clock. */
 bool rqli_server_clock_earliest(struct rqli_node *node, int64_t server_us, int64_t now_us,

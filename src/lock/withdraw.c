@@ -6,6 +6,7 @@
 #include "lock/background.h"
 #include "lock/client.h"
 #include "lock/leases.h"
+#include "lock/server_clock.h"
 #include "wire/answer.h"
 
 #include <rql/base.h>
@@ -20,6 +21,11 @@
  *
  * The first answer confirms nothing: a try or a poll without an answer is on another connection,
  * and the server may read it after the withdrawal. The next withdrawal finds what it has left.
+ *
+ * If the next one finds nothing either, the withdrawal is settled. Nearly always that is all: its
+ * acquirer and the end of the client do not wait for it any more. But the bytes of a connection
+ * that was given up may come later than all that. So there is a last withdrawal, from the time on
+ * at which the server refuses the request.
  */
 
 enum {
@@ -31,38 +37,73 @@ struct withdrawal {
     struct rqli_duty duty; /* first */
     struct rqli_dlink link;
     rql_client *client;
+    int64_t refused_us; /* from then on the server refuses the request */
     int64_t until_us;
     struct rqli_keys keys;
     const char *name; /* points to the end part of keys.lock */
     char acquirer[RQL_ID_SIZE];
     char nonce[RQLI_HEX_SIZE];
     bool may_share;
+    bool is_open; /* not settled */
     bool was_answered;
+    bool is_last;  /* nothing of the request can come after the call that is under way */
     char memory[]; /* of the keys */
 };
 
 /* ---- in the background ---- */
 
-static void drop_withdrawal(struct withdrawal *self)
+/* Settles a withdrawal, or opens it again. */
+static void set_open(struct withdrawal *self, bool is_open)
 {
     struct rqli_background *background = self->client->background;
 
-    rqli_background_drop(background, &self->duty);
-    rqli_dlist_remove(&background->shared.withdrawals, &self->link);
-    (void)atomic_fetch_sub_explicit(&background->n_withdrawals, 1, memory_order_relaxed);
+    if (self->is_open == is_open) {
+        return;
+    }
+    self->is_open = is_open;
+    if (is_open) {
+        rqli_dlist_add_first(&background->shared.withdrawals, &self->link);
+        (void)atomic_fetch_add_explicit(&background->n_withdrawals, 1, memory_order_relaxed);
+    } else {
+        rqli_dlist_remove(&background->shared.withdrawals, &self->link);
+        (void)atomic_fetch_sub_explicit(&background->n_withdrawals, 1, memory_order_relaxed);
+    }
+}
+
+static void drop_withdrawal(struct withdrawal *self)
+{
+    rqli_background_drop(self->client->background, &self->duty);
+    set_open(self, false);
     free(self);
 }
 
-/* Drops a withdrawal whose time is over: the server has forgotten its request by itself. */
+void rqli_withdraw_from_reentries(rql_client *client, const char *nonce)
+{
+    struct rqli_leases *leases = client->leases;
+
+    (void)atomic_fetch_add(&leases->n_ends, 1); /* for re-entries that are not listed yet */
+    if (atomic_load(&leases->n_reentries) > 0) {
+        rqli_background_unlock(client->background);
+        rqli_leases_on_taken(leases, rqli_slice_of(nonce));
+        rqli_background_lock(client->background);
+    }
+}
+
+/* Drops a withdrawal whose time is over: the server has forgotten its request by itself. While it
+ * was settled its acquirer may have entered a grant again that came late. */
 static bool begin_withdrawal(struct rqli_duty *duty, int64_t now_us)
 {
     struct withdrawal *self = (struct withdrawal *)duty;
 
-    if (now_us < self->until_us) {
-        return true;
+    if (now_us >= self->until_us) {
+        drop_withdrawal(self);
+        return false;
     }
-    drop_withdrawal(self);
-    return false;
+    self->is_last = now_us >= self->refused_us;
+    if (!self->is_open) {
+        rqli_withdraw_from_reentries(self->client, self->nonce);
+    }
+    return true;
 }
 
 static void write_withdrawal(struct rqli_duty *duty, struct rqli_call *call)
@@ -73,8 +114,25 @@ static void write_withdrawal(struct rqli_duty *duty, struct rqli_call *call)
         &(struct rqli_withdrawn){&self->keys, self->acquirer, self->nonce, self->may_share}, call);
 }
 
-/* If a re-entry was undone, the lock ends earlier than its other holders know. A queue that was not
- * served to its end is served by the next withdrawal, which comes at once. */
+/* Plans the next call, if there has to be one. A queue that was not served to its end is served by
+ * the next call, which comes at once. */
+static void read_outcome(struct withdrawal *self, const struct rqli_outcome *outcome)
+{
+    bool is_served = outcome->second != RQLI_SERVED_PARTLY;
+    bool is_settled = is_served && outcome->what == NOTHING_THERE && self->was_answered;
+    int64_t next_us = rqli_now_us() + (is_served ? RQLI_PAUSE_WITHDRAWAL.first_us : 0);
+
+    if (is_settled && self->is_last) {
+        drop_withdrawal(self);
+        return;
+    }
+    set_open(self, !is_settled);
+    self->was_answered = true;
+    rqli_background_set(self->client->background, &self->duty,
+                        is_settled ? self->refused_us : next_us);
+}
+
+/* If a re-entry was undone, the lock ends earlier than its other holders know. */
 static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *answer,
                             const struct rqli_reply *reply, rql_status fault)
 {
@@ -82,7 +140,6 @@ static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *ans
     rql_client *client = self->client;
     struct rqli_background *background = client->background;
     struct rqli_outcome outcome = {0};
-    bool is_served;
 
     (void)answer;
     (void)fault;
@@ -91,14 +148,7 @@ static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *ans
         return;
     }
     (void)rqli_outcome_read(reply, &outcome);
-    is_served = outcome.second != RQLI_SERVED_PARTLY;
-    if (is_served && outcome.what == NOTHING_THERE && self->was_answered) {
-        drop_withdrawal(self);
-    } else {
-        self->was_answered = true;
-        rqli_background_set(background, duty,
-                            rqli_now_us() + (is_served ? RQLI_PAUSE_WITHDRAWAL.first_us : 0));
-    }
+    read_outcome(self, &outcome);
     if (outcome.what == REENTRY_UNDONE) {
         rqli_background_unlock(background);
         rqli_leases_doubt(client->leases, NULL, NULL);
@@ -123,8 +173,10 @@ void rqli_withdraw_later(rql_client *client, const struct rqli_withdrawn *reques
     self->duty.ops = &ops;
     self->duty.set = keys->set;
     self->client = client;
+    self->refused_us = rqli_server_clock_refused_us(client, rqli_client_node(client, keys), now_us);
     /* A try that is still on its way may be granted yet, and lasts for ttl_ms from then on. */
-    self->until_us = rqli_after_ms(rqli_client_until_us(client, now_us), ttl_ms);
+    self->until_us =
+        rqli_after_ms(rqli_later(rqli_client_until_us(client, now_us), self->refused_us), ttl_ms);
     rqli_keys_init(&self->keys, self->memory, keys->set, name);
     self->name = self->keys.lock.data + self->keys.lock.length - name.length;
     (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", request->acquirer);
@@ -132,8 +184,7 @@ void rqli_withdraw_later(rql_client *client, const struct rqli_withdrawn *reques
     self->may_share = request->may_share;
     rqli_background_lock(background);
     if (rqli_background_reserve(background, &self->duty)) {
-        rqli_dlist_add_first(&background->shared.withdrawals, &self->link);
-        (void)atomic_fetch_add_explicit(&background->n_withdrawals, 1, memory_order_relaxed);
+        set_open(self, true);
         rqli_background_set(background, &self->duty, now_us);
         self = NULL;
     }

@@ -2,7 +2,8 @@
 #define RQLI_WITHDRAW_H
 
 /* Requests and grants whose end the server has not confirmed. In the background they are withdrawn
- * again and again until it does, or until they must have ended by themselves. */
+ * again and again until it does, or until they must have ended by themselves. Once more they are
+ * withdrawn when the server refuses what was sent of them. */
 
 #include "lock/held_calls.h"
 #include "lock/lock.h"
@@ -21,8 +22,13 @@ void rqli_withdraw_later(rql_client *client, const struct rqli_withdrawn *reques
 void rqli_withdraw_lock_later(const rql_lock *lock, int64_t ttl_ms);
 
 /* Returns whether a request of this acquirer for this lock is being withdrawn: the server may still
- * say that this acquirer holds the lock. */
+ * say that this acquirer holds the lock. A request does not count any more when the server has
+ * answered twice that nothing of it is there. */
 bool rqli_withdraw_is_open(rql_client *client, const char *name, const char *acquirer);
+
+/* A grant with this nonce is about to be given back, or was: all that its acquirer has entered
+ * again of it is lost. Caller holds the mutex of the background, which is released meanwhile. */
+void rqli_withdraw_from_reentries(rql_client *client, const char *nonce);
 
 enum { RQLI_WITHDRAWALS_MAX = 64 /* bits of struct rqli_withdrawing */ };
 

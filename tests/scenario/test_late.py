@@ -115,6 +115,26 @@ def a_question_that_comes_too_late_is_not_answered(world, kind, names):
 
 
 @scenario(counts=[1])
+def a_try_that_comes_after_its_withdrawals_is_withdrawn_again(world, kind, names):
+    """Its connection was given up. The server reads the try when it has answered twice, over another connection, that
+    nothing of the request is there; but it does not refuse the try yet."""
+    network = Network(world)
+    world.ask("ACL", "SETUSER", "default", "-client|kill")
+    actor = world.actor(kind, network.client(io_timeout_ms=1500))
+    actor.acquire(*names).release().check()
+    network.fail("mute_last")
+    network.fail("refuse")
+    actor.refused(*names, timeout_ms=1600, ttl_ms=MINUTE_MS).check("E_UNKNOWN")
+    network.fail("refuse", n=0)
+    let_pass(0.3)
+    before = world.n_scripts()
+    network.heal()
+    wait_until(lambda: world.n_scripts() > before, "it comes")
+    world.await_nothing_left()
+    world.ask("ACL", "SETUSER", "default", "+client|kill")
+
+
+@scenario(counts=[1])
 def a_question_that_comes_a_little_late_is_answered(world, kind, names):
     """It may be under way for twice as long as an answer is waited for."""
     network = Network(world)

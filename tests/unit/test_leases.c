@@ -489,38 +489,110 @@ TEST(what_is_to_be_withdrawn_is_tried_again_when_it_is_due)
     rqli_lock_free(lock);
 }
 
-/* The server may read what was sent before over another connection after a withdrawal. */
+/* The duty that is due first. Caller holds the mutex. */
+static struct rqli_duty *first_duty(void)
+{
+    assert_true(background->shared.others.count > 0);
+    return RQLI_OWNER(background->shared.others.items[1], struct rqli_duty, due);
+}
+
+/* Its call is begun at this time, and answered. The test is the thread. */
+static void withdraw_at(int64_t now_us, const char *answer)
+{
+    const struct rqli_reply reply = tree_text(answer);
+    struct rqli_duty *duty;
+
+    rqli_background_lock(background);
+    duty = first_duty();
+    assert_true(duty->ops->begin(duty, now_us));
+    duty->ops->read(duty, NULL, &reply, RQL_OK);
+    rqli_background_unlock(background);
+}
+
+/* Has a withdrawal that the server has answered twice, and returns its lock. */
+static rql_lock *settled(const char *name)
+{
+    rql_lock *lock = granted(name);
+
+    background->worker.is_started = true; /* the test is the thread */
+    rqli_withdraw_lock_later(lock, LONG_MS);
+    withdraw_at(rqli_now_us(), "0 0");
+    withdraw_at(rqli_now_us(), "0 0");
+    assert_false(rqli_withdraw_is_open(client, lock->name, lock->acquirer));
+    return lock;
+}
+
+/* The server may read what was sent before over another connection after a withdrawal. It reads
+ * nothing more when it refuses that; this limit is the last call's. */
 TEST(what_is_withdrawn_is_asked_for_until_nothing_is_there_again)
 {
     static const struct {
         const char *name;
         const char *answer;
+        bool is_refused; /* what was sent, when the call is begun */
         bool is_open;
+        bool is_over;
     } rows[] = {
-        {"the request may still be on its way", "0 0", true},
-        {"and a poll of it", "1 0", true},
-        {"the queue is not served yet", "0 2", true},
-        {"nothing is there again", "0 1", false},
+        {"the request may still be on its way", "0 0", false, true, false},
+        {"and a poll of it", "1 0", false, true, false},
+        {"the queue is not served yet", "0 2", false, true, false},
+        {"nothing is there again", "0 1", false, false, false},
+        {"nor later, but something may come yet", "0 1", false, false, false},
+        {"what has come is given back", "2 1", true, true, false},
+        {"nothing is there, nor can it come any more", "0 1", true, false, true},
     };
 
+    const int64_t begun_us = rqli_now_us();
+    const int64_t way_us = 2 * client->options.io_timeout_ms * 1000;
     rql_lock *lock = granted("x");
 
     background->worker.is_started = true; /* the test is the thread */
     rqli_withdraw_lock_later(lock, LONG_MS);
-    rqli_background_lock(background);
     EACH_ROW (row, rows) {
-        struct rqli_duty *duty =
-            RQLI_OWNER(background->shared.others.items[1], struct rqli_duty, due);
-        const struct rqli_reply reply = tree_text(row->answer);
+        int64_t now_us = rqli_now_us();
 
-        duty->ops->read(duty, NULL, &reply, RQL_OK);
-        rqli_background_unlock(background);
-        assert_int_equal(rqli_withdraw_is_open(client, lock->name, lock->acquirer), row->is_open);
-        rqli_background_lock(background);
+        withdraw_at(now_us + (row->is_refused ? way_us : 0), row->answer);
+        CHECK_ALL(EQ(rqli_withdraw_is_open(client, lock->name, lock->acquirer), row->is_open),
+                  EQ(background->shared.others.count, row->is_over ? 0 : 1));
+        if (!row->is_open && !row->is_over) {
+            assert_in_range(rqli_timers_first_us(&background->shared.others), begun_us + way_us,
+                            now_us + way_us);
+        }
     }
-    rqli_background_unlock(background);
     background->worker.is_started = false;
     rqli_lock_free(lock);
+}
+
+TEST(the_end_of_a_client_does_not_wait_for_the_last_withdrawal)
+{
+    rql_lock *lock = settled("x");
+
+    background->shared.stop_us = rqli_after_ms(rqli_now_us(), LONG_MS);
+    assert_int_equal(rqli_background_step(&background->worker), RQLI_WORKER_OVER);
+    assert_int_equal(background->shared.others.count, 0);
+    background->worker.is_started = false;
+    rqli_lock_free(lock);
+}
+
+/* The request was granted when the server had answered twice that nothing of it is there. */
+TEST(a_re_entry_of_a_grant_that_came_late_is_lost_before_the_grant_is_given_back)
+{
+    rql_lock *late = settled("x");
+    rql_lock *inner = granted("x");
+    rql_lock *other = held("x");
+
+    inner->process = RQL_CONFLICT_WORK_THROUGH;
+    memcpy(inner->grant_nonce, late->nonce, sizeof inner->grant_nonce);
+    CHECK_OK(rqli_leases_add(leases, inner, NULL));
+    rqli_background_lock(background);
+    assert_true(first_duty()->ops->begin(first_duty(), first_duty()->due.at_us));
+    rqli_background_unlock(background);
+    CHECK_ALL(EQ(state_of(inner), RQL_GONE), EQ(state_of(other), RQL_HELD));
+    withdraw_at(rqli_timers_first_us(&background->shared.others), "0 1");
+    end(other);
+    end(inner);
+    background->worker.is_started = false;
+    rqli_lock_free(late);
 }
 
 /* A thread that takes the lock back while its callback runs. */
