@@ -153,6 +153,13 @@ static void end_by_fault(struct rqli_acquire *self, const rql_error *fault)
     rqli_request_on_fault(&self->request, fault->status, true);
 }
 
+/* The server has granted or queued the request. */
+static void withdraw_by_fault(struct rqli_acquire *self, const rql_error *fault)
+{
+    rqli_acquire_note_fault(self, fault);
+    rqli_request_on_unusable(&self->request, fault->status);
+}
+
 /* Handles a grant that cannot be relied on: it came too late, or some other program removed the
  * ttl. */
 static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer *answer)
@@ -184,7 +191,8 @@ static rql_status note_slots(rql_lock *lock, struct rqli_slice slots, rql_error 
     free(lock->slots); /* of a grant that was given back */
     lock->slots = malloc((size_t)share.units * sizeof *lock->slots);
     if (!lock->slots) {
-        return rqli_fail_nomem(error);
+        return rqli_fail(error, RQL_E_NOMEM, "%s: out of memory for its slots; it is given back",
+                         lock->name);
     }
     return rqli_share_read_slots(slots, &share, lock->slots)
                ? RQL_OK
@@ -198,7 +206,7 @@ static void on_no_slots(struct rqli_acquire *self, rql_status status, const rql_
     if (status == RQL_CONFLICT) {
         rqli_request_on_refused(&self->request, status);
     } else {
-        end_by_fault(self, fault);
+        withdraw_by_fault(self, fault);
     }
 }
 
@@ -328,7 +336,7 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_batch *batch,
         rqli_request_on_again(&self->request, rqli_now_us());
         break;
     case RQLI_WAIT_FAULT:
-        end_by_fault(self, &fault);
+        withdraw_by_fault(self, &fault);
         break;
     }
 }

@@ -245,6 +245,13 @@ void rqli_request_on_fault(struct rqli_request *self, rql_status fault, bool was
     end_with(self, fault);
 }
 
+void rqli_request_on_unusable(struct rqli_request *self, rql_status fault)
+{
+    RQLI_MUST(fault < 0);
+    self->in_queue = true;
+    end_with(self, fault);
+}
+
 /* Returns whether the request has to ask now. A follower asks at its last try only, because the
  * leader asks for all waiters of the client.
  *

@@ -94,6 +94,10 @@ void rqli_request_on_setback(struct rqli_request *self, rql_status fault,
  * would have to be withdrawn. */
 void rqli_request_on_fault(struct rqli_request *self, rql_status fault, bool was_sent);
 
+/* The server has granted or queued the request, and this fault keeps the client from making use of
+ * that: it is withdrawn, whatever the fault says of the server. */
+void rqli_request_on_unusable(struct rqli_request *self, rql_status fault);
+
 void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_input *input);
 void rqli_request_on_poll(struct rqli_request *self); /* it has to ask the server */
 void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_input *input);

@@ -84,16 +84,21 @@ def begin(scene):
             remote.do("free", client=name)
 
 
-def acquire(scene, **options):
+def acquire(scene, *also, **options):
     with scene.scarce:
         asking = scene.actor.ask(*scene.names, ttl_ms=scene.ttl_ms, timeout_ms=1000, **options)
         outcome = asking.outcome()
-    if outcome.check(*FINE, "TIMED_OUT").status == "OK":
+    if outcome.check(*FINE, "TIMED_OUT", *also).status == "OK":
         scene.release(asking.hold())
 
 
 def acquire_and_renew(scene):
     acquire(scene, auto_extend=True)
+
+
+def acquire_slots(scene):
+    """Memory for them is needed when the server has granted them, and there may be none to give them back either."""
+    acquire(scene, "E_UNKNOWN", share_units=2, share_limit=3, share_slots=True)
 
 
 def release(scene, taker=None):
@@ -156,7 +161,9 @@ def give_back_in_turn(scene):
     held.release().check()
 
 
-OPERATIONS = (begin, acquire, acquire_and_renew, release, release_what_another_took, extend, enter_again, wait, give_up)
+OPERATIONS = (begin, acquire, acquire_and_renew, acquire_slots, release, release_what_another_took, extend, enter_again,
+              wait, give_up)
+OF_ONE_LOCK = acquire_slots, enter_again
 
 
 def lacking(operation, what, times):
@@ -182,7 +189,7 @@ def lacking(operation, what, times):
 
 for one in OPERATIONS:
     for how_often in TIMES:
-        n_locks = [1] if one is enter_again or how_often == 2 else [1, 3]
+        n_locks = [1] if one in OF_ONE_LOCK or how_often == 2 else [1, 3]
         scenario(counts=n_locks, by_tls=False)(lacking(one, "memory", how_often))
     for lacked in "threads", "descriptors":
         scenario(counts=[1], by_tls=False)(lacking(one, lacked, FOR_GOOD))

@@ -25,6 +25,7 @@ enum event {
     OVER,
     UNSAFE,
     SETBACK,
+    UNUSABLE, /* granted or queued, and its client cannot go on */
     FAULT,
     FAULT_UNSENT, /* before the try was sent */
     TIME,
@@ -344,6 +345,10 @@ static const struct story stories[] = {
                {CATCH_UP, 413999, WAIT, NEVER, 0, 2},
                {CATCH_UP, 414000, WAIT, NEVER, 0, 3},
                {GRANTED, 414000, FINISH}}},
+    {"what the client cannot use is given back, though the fault is the client's own", .tries = 1,
+     .steps = {{UNUSABLE, 0, LEAVE, 0, RQL_E_NOMEM}, {LEFT, 100, FINISH, RQL_E_NOMEM}}},
+    {"unless that is not confirmed", .tries = 1,
+     .steps = {{UNUSABLE, 0, LEAVE, 0, RQL_E_NOMEM}, {UNCONFIRMED, 100, FINISH, RQL_E_UNKNOWN}}},
     {"nothing happens to a request that has ended", .tries = 3,
      .steps = {{GRANTED, 0, FINISH},
                {GRANTED, 0, ABORTS},
@@ -402,6 +407,8 @@ static void answer(struct rqli_request *request, const struct happening *self)
         rqli_request_on_not_durable(request, &self->view);
     } else if (event == SETBACK) {
         rqli_request_on_setback(request, self->with, &self->view);
+    } else if (event == UNUSABLE) {
+        rqli_request_on_unusable(request, self->with);
     } else {
         rqli_request_on_fault(request, self->with, event == FAULT);
     }
