@@ -169,6 +169,9 @@ RQL_API void rql_series_options_init_sized(rql_series_options *options, size_t s
  *                        possible, too. rql_series_result::failed_on identifies the lock.
  * @retval RQL_CANCELLED  rql_lock_options::cancel_fd became readable.
  * @retval RQL_CONFLICT   This acquirer holds one of the locks; see rql_series_options::lock.
+ * @retval RQL_FAIL_FAST_NO_TRY  `fail_fast`, and one of the locks is held: by another acquirer, or
+ *                               by an earlier request of this one that is still being withdrawn or
+ *                               released.
  * @retval RQL_E_INVALID  There is no name, there are too many names, a name is malformed, a name is
  *                        given twice (atomic, sorted), the names are in different partitions
  *                        (atomic), a TTL is too long once it is multiplied (gem), or an option is

@@ -110,6 +110,13 @@ static void write_why(struct rqli_writer *out, const struct rqli_acquire *self)
     }
 }
 
+/* Returns whether lock `at` of a series belongs to an earlier request of the same acquirer. */
+static bool is_of_earlier_request(const struct rqli_acquire *self, size_t at)
+{
+    return self->several && at < self->count && self->withdraws &&
+           self->several->fate[at] == RQL_SERIES_OWN;
+}
+
 /* Writes the line for an outcome. For a series it is about the lock that was not available. owner:
  * the id of the acquirer that holds the lock, NULL if it is not known. asks: the server, for the
  * name of its client. */
@@ -135,6 +142,9 @@ static void describe(const struct rqli_acquire *self, const char *owner, bool as
     /* A conflict is with the acquirer itself, and a cancellation is its caller's. */
     if (is_held && rqli_leases_has(self->client->leases, lock)) {
         rqli_write_text(&out, "; this acquirer holds it already");
+    } else if (is_held && is_of_earlier_request(self, at)) {
+        rqli_write_text(&out,
+                        "; held by an earlier request of this acquirer, which is being given back");
     } else if (is_held && owner && strcmp(owner, RQLI_KEPT_ACQUIRER) == 0) {
         rqli_write_text(&out, "; kept after its release");
     } else if (is_held && owner && strcmp(owner, RQLI_SHARED_ACQUIRER) == 0) {

@@ -109,7 +109,8 @@ void rqli_acquire_begin_anew(struct rqli_acquire *self)
 
 /* Handles the answer that the acquirer owns the lock already. While an earlier request of the
  * acquirer is being withdrawn, or released lazily, the lock belongs to that request: the try is
- * repeated until the server has confirmed the withdrawal or the release. */
+ * repeated until the server has confirmed the withdrawal or the release. One with fail_fast is not
+ * repeated: the lock is held. */
 void rqli_acquire_on_conflict(struct rqli_acquire *self)
 {
     const struct rqli_request_input input = rqli_wait_input(self);
@@ -119,6 +120,8 @@ void rqli_acquire_on_conflict(struct rqli_acquire *self)
         rqli_request_on_refused(&self->request, RQL_CONFLICT);
     } else if (self->request.was_not_durable) { /* the cause of the withdrawal, already noted */
         rqli_request_on_setback(&self->request, RQL_E_NOT_DURABLE, &input);
+    } else if (self->options->fail_fast) {
+        rqli_request_on_refused(&self->request, RQL_FAIL_FAST_NO_TRY);
     } else {
         (void)rqli_fail(&fault, RQL_E_UNAVAILABLE,
                         "%s: the server has not confirmed yet that an earlier request of this "

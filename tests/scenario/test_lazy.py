@@ -210,6 +210,22 @@ def an_acquirer_that_asks_again_waits_for_its_release(world, kind, names):
 
 
 @once
+def a_series_that_does_not_wait_finds_an_unconfirmed_release_held(world, kind, names):
+    """The release is repeated, because the server has forgotten its script. If it is by then, the series has all."""
+    actor = warm(world.actor(kind))
+    held = actor.acquire(*names, **LAZY)
+    world.ask("SCRIPT", "FLUSH")
+    held.release().check()
+    asking = actor.ask(*names, "another", ttl_ms=MINUTE_MS, fail_fast=True)
+    outcome = asking.outcome().check("FAIL_FAST_NO_TRY", "OK")
+    if outcome.status == "OK":
+        asking.hold().release().check()
+    else:
+        check("an earlier request of this acquirer" in outcome.error, outcome.error)
+    world.await_nothing_left()
+
+
+@once
 def an_acquirer_enters_its_lock_again_though_an_older_release_is_late(world, kind, names):
     """The older lock was taken away, which its release finds out later. The lock that its acquirer has by then is
     another grant."""
