@@ -609,6 +609,7 @@ struct rqli_background *rqli_background_free(struct rqli_background *self)
     rqli_timers_fini(&self->shared.looks);
     rqli_timers_fini(&self->shared.urgent);
     rqli_timers_fini(&self->shared.others);
+    rqli_hash_map_fini(&self->shared.withdrawals);
     (void)pthread_mutex_destroy(&self->shared.mutex);
     free(self);
     return NULL;

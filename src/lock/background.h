@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/dlist.h"
+#include "base/hash_map.h"
 #include "base/timers.h"
 #include "base/worker.h"
 #include "net/op/op.h"
@@ -91,7 +92,7 @@ struct rqli_background {
         struct rqli_duty_batch batch;   /* of the first node; those of other nodes follow */
         struct rqli_duty_batch durable; /* second in the list: of the first node */
         unsigned n_cut_short; /* attempts to connect in a row; each has four times the time */
-        struct rqli_dlist withdrawals; /* lock/withdraw.c */
+        struct rqli_hash_map withdrawals; /* lock/withdraw.c: the open ones */
         struct rqli_dlist late;     /* lock/late.c: releases without an answer, the oldest first */
         struct rqli_dlist settling; /* in place of that: the thread awaits or repeats them */
         struct rqli_due late_look;

@@ -74,13 +74,7 @@ static void update(struct rqli_leases *self, rql_lock *lock)
 /* ---- what is renewed, by name and acquirer ---- */
 
 /* The name and acquirer of a lock do not change while it is listed, so it is found where it was
- * put. */
-static uint64_t hash_of(const char *name, const char *acquirer)
-{
-    return rqli_hash_bytes(rqli_hash_bytes(0, rqli_slice_of(name)), rqli_slice_of(acquirer));
-}
-
-/* A lock in the map that is lost, or whose renewal was stopped, does not count. */
+ * put. A lock in the map that is lost, or whose renewal was stopped, does not count. */
 static bool is_renewed_for(const rql_lock *lock, const char *name, const char *acquirer,
                            int64_t now_us)
 {
@@ -400,7 +394,7 @@ static bool look_after(struct rqli_leases *self, rql_lock *lock)
 
     if (lease->renews) {
         rqli_hash_map_add(&self->shared.renewed, &lock->kept.renewed,
-                          hash_of(lock->name, lock->acquirer));
+                          rqli_lock_hash(lock->name, lock->acquirer));
         lock->kept.is_renewed = true;
     }
     return is_passive || watch(self, lock);
@@ -554,7 +548,7 @@ bool rqli_leases_extends(struct rqli_leases *self, const char *name, const char 
     }
     rqli_background_lock(self->background);
     now_us = rqli_now_us();
-    at = rqli_hash_map_find(&self->shared.renewed, hash_of(name, acquirer));
+    at = rqli_hash_map_find(&self->shared.renewed, rqli_lock_hash(name, acquirer));
     while (at && !is_renewed_for(RQLI_OWNER(at, rql_lock, kept.renewed), name, acquirer, now_us)) {
         at = rqli_hash_map_next(at);
     }

@@ -126,6 +126,12 @@ static inline bool rqli_lock_is_of(const rql_lock *lock, const char *name, const
     return strcmp(lock->name, name) == 0 && strcmp(lock->acquirer, acquirer) == 0;
 }
 
+/* Returns the hash of a name and an acquirer, for a map of what an acquirer has of a lock. */
+static inline uint64_t rqli_lock_hash(const char *name, const char *acquirer)
+{
+    return rqli_hash_bytes(rqli_hash_bytes(0, rqli_slice_of(name)), rqli_slice_of(acquirer));
+}
+
 /* Returns the share that a request with these options asks for. */
 static inline struct rqli_share rqli_share_of(const rql_lock_options *options)
 {

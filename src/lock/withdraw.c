@@ -35,7 +35,7 @@ enum {
 
 struct withdrawal {
     struct rqli_duty duty; /* first */
-    struct rqli_dlink link;
+    struct rqli_hash_entry open;
     rql_client *client;
     int64_t refused_us; /* from then on the server refuses the request */
     int64_t until_us;
@@ -62,10 +62,11 @@ static void set_open(struct withdrawal *self, bool is_open)
     }
     self->is_open = is_open;
     if (is_open) {
-        rqli_dlist_add_first(&background->shared.withdrawals, &self->link);
+        rqli_hash_map_add(&background->shared.withdrawals, &self->open,
+                          rqli_lock_hash(self->name, self->acquirer));
         (void)atomic_fetch_add_explicit(&background->n_withdrawals, 1, memory_order_relaxed);
     } else {
-        rqli_dlist_remove(&background->shared.withdrawals, &self->link);
+        rqli_hash_map_remove(&background->shared.withdrawals, &self->open);
         (void)atomic_fetch_sub_explicit(&background->n_withdrawals, 1, memory_order_relaxed);
     }
 }
@@ -199,24 +200,30 @@ void rqli_withdraw_lock_later(const rql_lock *lock, int64_t ttl_ms)
     rqli_withdraw_later(lock->client, &request, ttl_ms);
 }
 
-/* A request that this acquirer has left behind was added before its caller could ask again. */
+static bool is_for(struct rqli_hash_entry *entry, const char *name, const char *acquirer)
+{
+    const struct withdrawal *self = RQLI_OWNER(entry, struct withdrawal, open);
+
+    return strcmp(self->name, name) == 0 && strcmp(self->acquirer, acquirer) == 0;
+}
+
+/* A request that this acquirer has left behind was added before its caller could ask again. Each
+ * try asks, and a loop may have given up thousands of requests: they are in a map. */
 bool rqli_withdraw_is_open(rql_client *client, const char *name, const char *acquirer)
 {
     struct rqli_background *background = client->background;
-    bool is_open = false;
+    struct rqli_hash_entry *at;
 
     if (atomic_load_explicit(&background->n_withdrawals, memory_order_relaxed) == 0) {
         return false;
     }
     rqli_background_lock(background);
-    for (struct rqli_dlink *at = background->shared.withdrawals.first; at && !is_open;
-         at = at->next) {
-        const struct withdrawal *one = RQLI_OWNER(at, struct withdrawal, link);
-
-        is_open = strcmp(one->name, name) == 0 && strcmp(one->acquirer, acquirer) == 0;
+    at = rqli_hash_map_find(&background->shared.withdrawals, rqli_lock_hash(name, acquirer));
+    while (at && !is_for(at, name, acquirer)) {
+        at = rqli_hash_map_next(at);
     }
     rqli_background_unlock(background);
-    return is_open;
+    return at != NULL;
 }
 
 /* ---- rounds ---- */

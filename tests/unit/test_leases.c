@@ -817,6 +817,41 @@ TEST(what_is_being_withdrawn_is_known)
     rqli_lock_free(locks[0]);
 }
 
+/* More than the map has heads at first, and of one name as well as of one acquirer. */
+TEST(each_of_many_withdrawals_is_known_until_it_ends)
+{
+    enum { COUNT = 200 };
+
+    rql_lock *locks[COUNT];
+    const int64_t late_us = rqli_after_ms(rqli_now_us(), 2 * LONG_MS);
+
+    background->worker.is_started = true; /* the test is the thread */
+    for (size_t i = 0; i < COUNT; i++) {
+        char name[RQL_ID_SIZE];
+
+        (void)snprintf(name, sizeof name, "x%zu", i / 2);
+        locks[i] = rqli_lock_new(client, name, 1 + i % 2);
+        rqli_withdraw_lock_later(locks[i], 0);
+    }
+    for (size_t n_left = COUNT; n_left > 0; n_left--) {
+        struct rqli_duty *duty = first_duty();
+        size_t n_open = 0;
+
+        for (size_t i = 0; i < COUNT; i++) {
+            n_open += rqli_withdraw_is_open(client, locks[i]->name, locks[i]->acquirer);
+        }
+        CHECK_ALL(EQ(n_open, n_left), EQ(background->shared.withdrawals.count, n_left),
+                  EQ(background->n_withdrawals, n_left));
+        rqli_background_lock(background);
+        assert_false(duty->ops->begin(duty, late_us)); /* its time is over */
+        rqli_background_unlock(background);
+    }
+    background->worker.is_started = false;
+    for (size_t i = 0; i < COUNT; i++) {
+        rqli_lock_free(locks[i]);
+    }
+}
+
 /* What its acquirer has of the lock whose older request is being withdrawn. */
 enum has { HAS_NOTHING, HAS_GRANT, HAS_ANOTHER_LOCK, HAS_REENTRY, HAS_LOST, HAS_FORGOTTEN };
 
