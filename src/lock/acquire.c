@@ -311,7 +311,7 @@ static bool try_once(struct rqli_acquire *self)
         await_own_hand_overs(self);
     }
     self->tried_us = rqli_now_us();
-    self->n_ends = atomic_load(&self->client->leases->n_ends);
+    self->n_changes = atomic_load(&self->client->leases->n_changes);
     self->waiter.deadline_us = deadline_us(self);
     if (self->waiter.keeps_conn) {
         rqli_durable_limit(self, self->tried_us);
@@ -621,16 +621,11 @@ static bool has_missed_change(struct rqli_leases *leases, const rql_lock *lock)
            (lock->process != RQL_LOCK_OBTAINING && !has_outer(leases, lock));
 }
 
-/* Has the server asked about those of the new holds that may have ended by now. Usually nothing has
- * changed since they were asked for. */
+/* Has the server asked about those of the new holds that may have ended by now. */
 static void doubt_outdated(const struct rqli_acquire *self)
 {
     struct rqli_leases *leases = self->client->leases;
 
-    if (self->tried_us > atomic_load(&leases->doubted_us) &&
-        self->n_ends == atomic_load(&leases->n_ends)) {
-        return;
-    }
     for (size_t i = 0; i < self->count; i++) {
         if (has_missed_change(leases, self->locks[i])) {
             rqli_leases_doubt(leases, NULL, self->locks[i]);
@@ -672,7 +667,7 @@ bool rqli_acquire_keep(struct rqli_acquire *self)
     if (status) {
         self->op.status = status;
         rqli_acquire_note_fault(self, &fault);
-    } else {
+    } else if (atomic_load(&self->client->leases->n_changes) != self->n_changes) {
         doubt_outdated(self);
     }
     return status == RQL_OK;

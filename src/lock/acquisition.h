@@ -77,7 +77,7 @@ struct rqli_acquire {
     rql_status fault; /* of the last try; RQL_OK: it was answered */
     char owner[RQLI_OWNER_SIZE]; /* id of the lock's holder, from the last answer; "": not known */
     int64_t tried_us;            /* when the last try began */
-    unsigned n_ends;             /* of the leases, at that time */
+    unsigned n_changes;          /* of the leases, at that time */
     enum rqli_acquire_phase phase;
     bool holds_back;  /* tries do not enter the queue, because the client is not subscribed yet */
     bool has_refused; /* it gave back a hand-over or grant, which the server may not know yet */

@@ -186,7 +186,7 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
         return fail_early(self, part);
     }
     if (part->unused_ms > 0) {
-        (void)atomic_fetch_add(&self->client->leases->n_ends, 1);
+        (void)atomic_fetch_add(&self->client->leases->n_changes, 1);
         rqli_leases_on_shortened(self->client->leases, part->lock, self->begun_us, outcome.third);
     }
     return has_ended ? RQL_OK : RQL_NOT_HELD;
@@ -229,12 +229,19 @@ static void read_end(struct rqli_op *op, size_t i, const struct rqli_batch *answ
     }
 }
 
-/* Ends the listed re-entries that share this grant, if it is one. Usually a re-entry ends before
- * the outer hold, and there are none. */
-static void end_reentries(struct rqli_leases *leases, const rql_lock *lock)
+/* Ends the listed re-entries that share one of these grants. Usually a re-entry ends before the
+ * outer hold, and there are none. */
+static void end_reentries(rql_lock *const *locks, size_t count)
 {
-    if (lock->process == RQL_LOCK_OBTAINING && atomic_load(&leases->n_reentries) > 0) {
-        rqli_leases_on_taken(leases, rqli_slice_of(lock->nonce));
+    struct rqli_leases *leases = locks[0]->client->leases;
+
+    if (atomic_load(&leases->n_reentries) == 0) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (locks[i]->process == RQL_LOCK_OBTAINING) {
+            rqli_leases_on_taken(leases, rqli_slice_of(locks[i]->nonce));
+        }
     }
 }
 
@@ -246,12 +253,12 @@ static void end_reentries(struct rqli_leases *leases, const rql_lock *lock)
  * the lock. Nor is a lock that was to be kept, because it would be free then. */
 static void settle(struct rqli_end *self, struct rqli_end_part *part)
 {
-    const rql_lock *lock = part->lock;
+    rql_lock *lock = part->lock;
 
     part->is_settled = true;
     if (lock) {
-        (void)atomic_fetch_add(&self->client->leases->n_ends, 1);
-        end_reentries(self->client->leases, lock);
+        (void)atomic_fetch_add(&self->client->leases->n_changes, 1);
+        end_reentries(&lock, 1);
     }
     if (self->on.transfer) {
         rqli_hand_over_end(&self->on, rqli_held_fault_may_pass(part->status));
@@ -473,12 +480,8 @@ static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_
  * be another acquirer's. */
 void rqli_end_leases(rql_lock *const *locks, size_t count)
 {
-    struct rqli_leases *leases = locks[0]->client->leases;
-
-    rqli_leases_remove(leases, locks, count);
-    for (size_t i = 0; i < count; i++) {
-        end_reentries(leases, locks[i]);
-    }
+    rqli_leases_remove(locks[0]->client->leases, locks, count);
+    end_reentries(locks, count);
 }
 
 /* A re-entry ends before the grant that it shares. They do not go in one round, because a server

@@ -523,7 +523,10 @@ void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set,
     int64_t now_us = rqli_now_us();
 
     rqli_background_lock(self->background);
-    atomic_store(&self->doubted_us, one ? self->doubted_us : now_us);
+    if (!one) {
+        atomic_store(&self->doubted_us, now_us);
+        (void)atomic_fetch_add(&self->n_changes, 1);
+    }
     for (rql_lock *lock = first(self); lock; lock = next(lock)) {
         if ((set && lock->keys.set != set) || (one && lock != one)) {
             continue;

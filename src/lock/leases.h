@@ -24,7 +24,7 @@ struct rqli_leases {
     atomic_bool has_shared;     /* a share was added, once */
     _Atomic int64_t doubted_us; /* when more than one lock was marked as doubtful last */
     atomic_uint n_reentries;    /* that are listed */
-    atomic_uint n_ends;         /* how often the end of a grant, or of a part of it, went on */
+    atomic_uint n_changes;      /* of listed holds, which a hold that is not listed yet misses */
     atomic_uint n_handing_over; /* hand-overs inside the client that are not over (hand_over.c) */
     rqli_signal callback_ended; /* number of callbacks that have ended */
     rqli_signal unlisted;       /* number of locks that were unlisted while the client is drained */

@@ -82,7 +82,7 @@ void rqli_withdraw_from_reentries(rql_client *client, const char *nonce)
 {
     struct rqli_leases *leases = client->leases;
 
-    (void)atomic_fetch_add(&leases->n_ends, 1); /* for re-entries that are not listed yet */
+    (void)atomic_fetch_add(&leases->n_changes, 1); /* for re-entries that are not listed yet */
     if (atomic_load(&leases->n_reentries) > 0) {
         rqli_background_unlock(client->background);
         rqli_leases_on_taken(leases, rqli_slice_of(nonce));

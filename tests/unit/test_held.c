@@ -224,7 +224,7 @@ TEST(a_grant_that_may_have_ended_before_it_was_listed_is_verified)
                                        .client = client,
                                        .options = &options,
                                        .result = &result,
-                                       .n_ends = atomic_load(&leases->n_ends)};
+                                       .n_changes = atomic_load(&leases->n_changes)};
 
         client->background->worker.is_started = true;
         rql_lock_options_init(client, &options);
@@ -239,7 +239,7 @@ TEST(a_grant_that_may_have_ended_before_it_was_listed_is_verified)
             rqli_end_leases(&outer, 1);
         }
         if (row->is_shorter) {
-            (void)atomic_fetch_add(&leases->n_ends, 1);
+            (void)atomic_fetch_add(&leases->n_changes, 1);
             rqli_leases_on_shortened(leases, outer, lock->begun_us, 1000);
         }
         assert_true(rqli_acquire_keep(&acquire));
