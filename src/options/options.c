@@ -466,7 +466,8 @@ static bool is_reserved(const char *name)
                                          "l_spc_ext_ts", "l_spc_ts"};
 
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        if (strcmp(fields[i], name) == 0) {
+        /* Nearly all names differ in the first letter already. */
+        if (*fields[i] == *name && strcmp(fields[i], name) == 0) {
             return true;
         }
     }
