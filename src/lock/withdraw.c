@@ -30,6 +30,7 @@
 
 enum {
     NOTHING_THERE = 0, /* leave.lua */
+    RELEASED = 2,
     REENTRY_UNDONE = 3
 };
 
@@ -90,8 +91,8 @@ void rqli_withdraw_from_reentries(rql_client *client, const char *nonce)
     }
 }
 
-/* Drops a withdrawal whose time is over: the server has forgotten its request by itself. While it
- * was settled its acquirer may have entered a grant again that came late. */
+/* Drops a withdrawal whose time is over: the server has forgotten its request by itself. Its
+ * acquirer may have entered a grant again that came late. */
 static bool begin_withdrawal(struct rqli_duty *duty, int64_t now_us)
 {
     struct withdrawal *self = (struct withdrawal *)duty;
@@ -101,9 +102,7 @@ static bool begin_withdrawal(struct rqli_duty *duty, int64_t now_us)
         return false;
     }
     self->is_last = now_us >= self->refused_us;
-    if (!self->is_open) {
-        rqli_withdraw_from_reentries(self->client, self->nonce);
-    }
+    rqli_withdraw_from_reentries(self->client, self->nonce);
     return true;
 }
 
@@ -133,7 +132,8 @@ static void read_outcome(struct withdrawal *self, const struct rqli_outcome *out
                         is_settled ? self->refused_us : next_us);
 }
 
-/* If a re-entry was undone, the lock ends earlier than its other holders know. */
+/* If a grant was given back, re-entries that the server has granted since the call was begun end
+ * with it. If a re-entry was undone, the lock ends earlier than its other holders know. */
 static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *answer,
                             const struct rqli_reply *reply, rql_status fault)
 {
@@ -149,6 +149,9 @@ static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *ans
         return;
     }
     (void)rqli_outcome_read(reply, &outcome);
+    if (outcome.what == RELEASED) {
+        rqli_withdraw_from_reentries(client, self->nonce);
+    }
     read_outcome(self, &outcome);
     if (outcome.what == REENTRY_UNDONE) {
         rqli_background_unlock(background);

@@ -595,6 +595,32 @@ TEST(a_re_entry_of_a_grant_that_came_late_is_lost_before_the_grant_is_given_back
     rqli_lock_free(late);
 }
 
+/* It is listed after the last call was begun. */
+TEST(a_re_entry_of_a_grant_that_came_late_is_lost_when_the_grant_was_given_back)
+{
+    rql_lock *late = settled("x");
+    rql_lock *inner = granted("x");
+
+    inner->process = RQL_CONFLICT_WORK_THROUGH;
+    memcpy(inner->grant_nonce, late->nonce, sizeof inner->grant_nonce);
+    rqli_background_lock(background);
+    assert_true(first_duty()->ops->begin(first_duty(), first_duty()->due.at_us));
+    rqli_background_unlock(background);
+    CHECK_OK(rqli_leases_add(leases, inner, NULL));
+    assert_int_equal(state_of(inner), RQL_HELD);
+    {
+        const struct rqli_reply reply = tree_text("2 1");
+
+        rqli_background_lock(background);
+        first_duty()->ops->read(first_duty(), NULL, &reply, RQL_OK);
+        rqli_background_unlock(background);
+    }
+    assert_int_equal(state_of(inner), RQL_GONE);
+    end(inner);
+    background->worker.is_started = false;
+    rqli_lock_free(late);
+}
+
 /* A thread that takes the lock back while its callback runs. */
 static struct {
     rql_lock *lock;
