@@ -99,8 +99,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
  * answered twice, with 100 ms between, that nothing of the request is there. A copy of the request
  * may be on its way for longer than that; the server refuses a copy that is older than twice
  * `io_timeout_ms`. So the client withdraws the request once more after that time. The end of the
- * client does not wait for this last withdrawal: a copy that arrives later, and is not too old,
- * waits, or holds the lock, until its time is over.
+ * client does not wait for this last withdrawal, unless it is just under way: a copy that arrives
+ * later, and is not too old, waits, or holds the lock, until its time is over.
  *
  * An acquirer (thread and task) may have only one waiting request for a lock.
  *

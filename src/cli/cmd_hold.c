@@ -166,23 +166,21 @@ static bool is_readable(int fd)
 }
 
 /* Returns whether the lock ends because of --max-hold. An agent counts that from the grant, which
- * this program learns of later, and renews the lock until then less a margin. So a lock of an agent
- * that ends a tenth of its TTL before hold_end_ms, or later, was renewed for as long as it may be.
- */
-static bool is_held_to_limit(const struct watch *self, int64_t was_left_ms)
+ * this program learns of later, and renews the lock until then less a margin: together that is less
+ * than a tenth of the TTL. */
+static bool is_held_to_limit(const struct watch *self)
 {
-    const int64_t hold_ms = self->hold_end_ms - cli_now_ms();
-    const int64_t slack_ms = CHECK_MS + cli_held_ttl_ms(self->held) / 10;
+    const int64_t early_ms =
+        self->held->agent_lock ? CHECK_MS + cli_held_ttl_ms(self->held) / 10 : 0;
 
-    return hold_ms <= self->grace_ms || (self->held->agent_lock && self->hold_end_ms != INT64_MAX &&
-                                         hold_ms - was_left_ms <= slack_ms);
+    return self->hold_end_ms - cli_now_ms() <= self->grace_ms + early_ms;
 }
 
 /* Returns why the lock has ended or is about to: as its user has asked, or against that. An agent
- * closes the connection at any loss, and at its own end. was_left_ms: before it was looked at. */
-static const char *why_it_ends(const struct watch *self, rql_lock_state state, int64_t was_left_ms)
+ * closes the connection at any loss, and at its own end. */
+static const char *why_it_ends(const struct watch *self, rql_lock_state state)
 {
-    return is_held_to_limit(self, was_left_ms)                ? "its --max-hold is nearly over"
+    return is_held_to_limit(self)                             ? "its --max-hold is nearly over"
            : state == RQL_GONE                                ? "the lock is lost"
            : !self->renews && left_ms(self) <= self->grace_ms ? "its ttl is nearly over"
            : cli_held_is_cut(self->held) ? "the lock is lost, or the agent has ended"
@@ -194,14 +192,13 @@ static const char *why_it_ends(const struct watch *self, rql_lock_state state, i
  * the command may have begun to clean up. */
 static void check_lock(struct watch *self)
 {
-    const int64_t was_left_ms = cli_held_remaining_ms(self->held);
-    const rql_lock_state state = cli_held_state(self->held); /* an agent is asked by this */
+    const rql_lock_state state = cli_held_state(self->held);
 
     if (!self->is_ending) {
         self->was_lost = state == RQL_GONE;
         if (self->was_lost || cli_held_is_cut(self->held) ||
             (left_ms(self) <= self->grace_ms && (!is_renewed(self) || state == RQL_DOUBTFUL))) {
-            terminate(self, why_it_ends(self, state, was_left_ms));
+            terminate(self, why_it_ends(self, state));
         } else if (is_readable(self->asked_fd)) {
             terminate(self, "this host is drained");
         }

@@ -411,11 +411,12 @@ def test_why_a_lock_of_an_agent_has_ended_is_said(server, rql):
                       ("--max-hold", "2s"), ("--max-hold", "4s", "--ttl", "3s")):
             done = rql(*run_under(agent, *limit), "--", "sleep", "600")
             check_equal((done.code, done.err), (75, "rql: a: its --max-hold is nearly over; ending the command\n"))
-        with Job(rql, "sh", "-c", SLEEPS, words=run_under(agent), ttl=("--ttl", "1s", "--max-hold", "10m")) as job:
-            job.pids(1)
-            server.ask("DEL", "rql:lock:a")
-            check_equal(job.process.wait(), 75)
-            check_in("a: the lock is lost, or the agent has ended; ending", job.process.stderr.read())
+        for limit in ("--ttl", "1s", "--max-hold", "10m"), ("--ttl", "6s", "--max-hold", "6s", "--kill-after", "100ms"):
+            with Job(rql, "sh", "-c", SLEEPS, words=run_under(agent), ttl=limit) as job:
+                job.pids(1)
+                check_equal(rql("unlock", "a", "--force").code, 0)
+                check_equal(job.process.wait(), 75)
+                check_in("a: the lock is lost, or the agent has ended; ending", job.process.stderr.read())
 
 
 def test_a_lock_is_held_for_longer_than_its_ttl(server, rql):
