@@ -30,7 +30,6 @@
 
 enum {
     NOTHING_THERE = 0, /* leave.lua */
-    RELEASED = 2,
     REENTRY_UNDONE = 3
 };
 
@@ -132,8 +131,9 @@ static void read_outcome(struct withdrawal *self, const struct rqli_outcome *out
                         is_settled ? self->refused_us : next_us);
 }
 
-/* If a grant was given back, re-entries that the server has granted since the call was begun end
- * with it. If a re-entry was undone, the lock ends earlier than its other holders know. */
+/* The call may have given a grant back, answered or not: re-entries that the server has granted
+ * since it was begun end with the grant. If a re-entry was undone, the lock ends earlier than its
+ * other holders know. */
 static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *answer,
                             const struct rqli_reply *reply, rql_status fault)
 {
@@ -144,14 +144,12 @@ static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *ans
 
     (void)answer;
     (void)fault;
+    rqli_withdraw_from_reentries(client, self->nonce);
     if (!reply || reply->type == RQLI_REPLY_ERROR) {
         rqli_background_set(background, duty, rqli_now_us() + RQLI_PAUSE_WITHDRAWAL.first_us);
         return;
     }
     (void)rqli_outcome_read(reply, &outcome);
-    if (outcome.what == RELEASED) {
-        rqli_withdraw_from_reentries(client, self->nonce);
-    }
     read_outcome(self, &outcome);
     if (outcome.what == REENTRY_UNDONE) {
         rqli_background_unlock(background);
