@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A network that loses, cuts and holds up words between a client and its server."""
+import re
 import socket
 import time
 
-from harness import (FOREVER, MINUTE_MS, FaultyNetwork, Network, Proxy, as_they_end, check, check_equal,
+from harness import (FOREVER, MINUTE_MS, FaultyNetwork, LeftOut, Network, Proxy, as_they_end, check, check_equal,
                      check_served_in_order, is_cluster, let_pass, main, once, scenario, wait_until)
 from pushes import line_up, pushed, wait_told
 
@@ -440,6 +441,30 @@ def a_connection_that_ended_unused_is_made_anew(world, kind, names):
     let_pass(UNUSED_S)
     actor.begin("force_extend", name="other", add_ms=1000).outcome().check("NOT_FOUND")
     held.release().check()
+
+
+def n_ended(world):
+    """How many connections clients have had the server end."""
+    found = re.search(r"^cmdstat_client\|kill:calls=(\d+)", world.ask("INFO", "commandstats"), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+@scenario(counts=[1])
+def a_connection_that_broke_under_a_call_is_ended_by_the_server_too(world, kind, names):
+    """What is still on its way there must not be done behind what comes over the next one."""
+    if is_cluster():
+        raise LeftOut("each server counts by itself")
+    network = Network(world)
+    actor = world.actor(kind, patient(network))
+    actor.acquire("warm").release().check()
+    before = n_ended(world)
+    network.fail("freeze", direction="down")
+    asked = actor.ask(*names, timeout_ms=FOREVER, ttl_ms=MINUTE_MS)
+    wait_until(lambda: world.ask("EXISTS", f"rql:lock:{names[0]}"), "it is granted")
+    network.fail("cut")
+    network.heal()
+    asked.hold().release().check()
+    check(n_ended(world) > before, "none was ended")
 
 
 @scenario(kinds=["loop"], is_timed=True)

@@ -92,6 +92,7 @@ TEST(an_end_is_reported_once_whatever_has_seen_it)
 
     assert_false(rqli_conn_end_if_ended(conn));
     batch->drop(batch); /* a call has seen it */
+    assert_int_equal(conn->shared.predecessor.client_id, conn->sock.seat.client_id);
     assert_true(rqli_conn_end_if_ended(conn));
     assert_false(rqli_conn_end_if_ended(conn));
     rqli_batch_give(batch);

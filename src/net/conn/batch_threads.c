@@ -140,8 +140,9 @@ static void finish_first(struct rqli_conn *self, rql_status status, int64_t now_
 
 /* Ends the use of the connection: a thread that still uses the socket finds it shut down. Caller
  * holds the mutex. shutdown() wakes a reader in recv(). The write in stream.sending stays, because
- * a thread may be sending it; a new connection begins without it. */
-static void break_off(struct rqli_conn *self, bool is_silent)
+ * a thread may be sending it; a new connection begins without it. The server may still be working
+ * on calls without an answer, or receive them yet, so the next login has it end this connection. */
+static void break_off(struct rqli_conn *self)
 {
     struct rqli_stream *stream = &self->shared.stream;
     int64_t now_us = rqli_now_us();
@@ -151,7 +152,7 @@ static void break_off(struct rqli_conn *self, bool is_silent)
     }
     self->shared.state = BROKEN;
     self->shared.has_ended = true;
-    self->shared.silent = is_silent ? self->sock.seat : (struct rqli_seat){0};
+    self->shared.predecessor = stream->first ? self->sock.seat : (struct rqli_seat){0};
     rqli_backoff_on_end(&stream->backoff, self->sock.site->tls != NULL, now_us,
                         rqli_random_below(RQLI_BACKOFF_RANDOM));
     (void)shutdown(self->sock.fd, SHUT_RDWR);
@@ -177,7 +178,7 @@ static void close_if_broken(struct rqli_conn *self)
 
 void rqli_batch_end_all(struct rqli_conn *conn)
 {
-    break_off(conn, false);
+    break_off(conn);
     close_if_broken(conn);
 }
 
@@ -459,7 +460,7 @@ static void write_out(struct rqli_conn *self)
         (void)pthread_mutex_lock(&self->shared.mutex);
         self->shared.writing = false;
         if (sent < 0) {
-            break_off(self, false);
+            break_off(self);
         }
         goes_on = sent >= 0 && rqli_stream_on_sent(stream, (size_t)sent);
     }
@@ -543,10 +544,10 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
     if (got == RQLI_SOCKET_BYTES) {
         self->shared.stream.heard_us = rqli_now_us();
         if (!hand_out_replies(self)) {
-            break_off(self, false);
+            break_off(self);
         }
     } else if (got == RQLI_SOCKET_BROKEN || rqli_now_us() >= silence_us(self)) {
-        break_off(self, got != RQLI_SOCKET_BROKEN);
+        break_off(self);
     }
     write_out(self); /* commands that waited for these answers, or for room */
 }

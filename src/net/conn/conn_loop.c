@@ -38,7 +38,7 @@ enum state { DOWN, CONNECTING, UP, CLOSING };
 
 struct rqli_conn_loop {
     const struct rqli_conn_loop_listener *listener;
-    struct rqli_socket sock; /* while CONNECTING the pool's, like silent, reading and fault */
+    struct rqli_socket sock; /* while CONNECTING the pool's, like predecessor, reading and fault */
     uv_loop_t *loop;
     uv_work_t work;
     uv_poll_t poll;
@@ -61,8 +61,8 @@ struct rqli_conn_loop {
     uint64_t first;
     uint64_t next; /* position of the next command, from 1 */
     struct rqli_arena arena;
-    struct rqli_reply reply; /* the one that is being read */
-    struct rqli_seat silent; /* the predecessor, if it fell silent */
+    struct rqli_reply reply;      /* the one that is being read */
+    struct rqli_seat predecessor; /* if it had calls without an answer */
     struct rqli_clock_reading reading;
     rql_error fault; /* of the last attempt to connect */
     uint64_t generation;
@@ -241,9 +241,9 @@ static void on_handle_closed(uv_handle_t *handle)
 }
 
 /* Ends the connection and answers each command in flight with its fate; only those before `end`,
- * because their owners may add new ones. is_silent: the server may still be working on what it was
- * sent, so the next login has it end this connection. */
-static void break_off(struct rqli_conn_loop *self, bool is_silent)
+ * because their owners may add new ones. The server may still be working on them, or receive them
+ * yet, so the next login has it end this connection. */
+static void break_off(struct rqli_conn_loop *self)
 {
     uint64_t end = self->next;
 
@@ -253,7 +253,7 @@ static void break_off(struct rqli_conn_loop *self, bool is_silent)
     self->state = CLOSING;
     rqli_backoff_on_end(&self->stream.backoff, self->sock.site->tls != NULL, rqli_now_us(),
                         rqli_random_below(RQLI_BACKOFF_RANDOM));
-    self->silent = is_silent ? self->sock.seat : (struct rqli_seat){0};
+    self->predecessor = self->first < end ? self->sock.seat : (struct rqli_seat){0};
     self->shall_drop = false;
     uv_close((uv_handle_t *)&self->poll, on_handle_closed); /* stops using the descriptor at once */
     rqli_socket_close(&self->sock);
@@ -271,7 +271,7 @@ static void break_off(struct rqli_conn_loop *self, bool is_silent)
 
 void rqli_conn_loop_drop(struct rqli_conn_loop *self)
 {
-    break_off(self, false);
+    break_off(self);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)
@@ -309,8 +309,9 @@ static void open_socket(uv_work_t *work)
         rqli_after_ms(rqli_now_us(), self->sock.site->session->connect_timeout_ms);
 
     self->fault = (rql_error){0};
-    self->was_opened = rqli_login_any(&self->sock, self->listener->on_push ? NULL : &self->silent,
-                                      deadline_us, &self->reading, &self->fault) == RQL_OK;
+    self->was_opened =
+        rqli_login_any(&self->sock, self->listener->on_push ? NULL : &self->predecessor,
+                       deadline_us, &self->reading, &self->fault) == RQL_OK;
 }
 
 /* Watches the socket. libuv would abort the process if it had no memory, so room is reserved
@@ -341,7 +342,7 @@ static void back_off(struct rqli_conn_loop *self)
 }
 
 /* Takes the result of an attempt, back on the loop. If the connection was closed meanwhile, the
- * socket is of no use. After a failure `silent` stays unchanged: the next attempt ends the
+ * socket is of no use. After a failure `predecessor` stays unchanged: the next attempt ends the
  * predecessor. */
 static void on_opened(uv_work_t *work, int status)
 {
@@ -358,7 +359,7 @@ static void on_opened(uv_work_t *work, int status)
         return;
     }
     if (self->was_opened && start_watching(self)) {
-        self->silent = (struct rqli_seat){0};
+        self->predecessor = (struct rqli_seat){0};
         self->generation++;
         self->scripts = self->sock.scripts;
         rqli_stream_on_connected(&self->stream, rqli_now_us());
@@ -451,7 +452,7 @@ void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data
         (void)uv_cancel((uv_req_t *)&self->asking);
     }
     if (self->state == UP) {
-        break_off(self, false);
+        break_off(self);
     } else if (self->state == CONNECTING) {
         (void)uv_cancel((uv_req_t *)&self->work);
     } else if (self->state == DOWN && !self->is_asking) {
@@ -527,7 +528,7 @@ void rqli_conn_loop_read(struct rqli_conn_loop *self)
         self->stream.heard_us = rqli_now_us();
     }
     if (got == RQLI_SOCKET_BROKEN || (got == RQLI_SOCKET_BYTES && !hand_out(self))) {
-        break_off(self, false);
+        break_off(self);
     }
     if (got == RQLI_SOCKET_BYTES && self->listener->on_push) {
         self->listener->on_push(self->listener->self, NULL);
@@ -541,7 +542,7 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
     bool goes_on = true;
 
     if (self->stream.out.failed) {
-        break_off(self, false);
+        break_off(self);
     }
     renew_if_due(self);
     while (goes_on && self->state == UP) {
@@ -557,7 +558,7 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
         bytes = rqli_stream_send(&self->stream);
         sent = rqli_socket_send_some(&self->sock, bytes.data, bytes.length);
         if (sent < 0) {
-            break_off(self, false);
+            break_off(self);
         }
         goes_on = sent >= 0 && rqli_stream_on_sent(&self->stream, (size_t)sent);
     }
@@ -570,7 +571,7 @@ void rqli_conn_loop_tell(struct rqli_conn_loop *self, const struct rqli_command 
     if (command->n_commands > 0 &&
         (command->failed || rqli_socket_send_some(&self->sock, command->data, command->length) !=
                                 (ssize_t)command->length)) {
-        break_off(self, false);
+        break_off(self);
     }
 }
 
@@ -594,7 +595,7 @@ void rqli_conn_loop_tend(struct rqli_conn_loop *self, int64_t now_us, bool wante
     if (self->state == UP) {
         rqli_conn_loop_read(self); /* the loop may have been held up, and not the server */
         if (self->state == UP && rqli_conn_loop_due_us(self, wanted) <= rqli_now_us()) {
-            break_off(self, true);
+            break_off(self);
         }
         return;
     }

@@ -87,10 +87,10 @@ struct rqli_conn {
         unsigned n_unsent;   /* batches in stream.out */
         bool is_far;         /* the last answer took longer than FAR_US */
         uint64_t generation;
-        int64_t n_commands;      /* put in the stream so far */
-        struct rqli_seat silent; /* the predecessor, if it fell silent and may still be served */
-        rql_error last_fault;    /* of the last attempt to connect */
-        int64_t longest_us;      /* largest pause between attempts; 0: the usual one */
+        int64_t n_commands;           /* put in the stream so far */
+        struct rqli_seat predecessor; /* if it had calls without an answer */
+        rql_error last_fault;         /* of the last attempt to connect */
+        int64_t longest_us;           /* largest pause between attempts; 0: the usual one */
         struct rqli_clock_reading reading;
     } shared; /* everything in here under shared.mutex */
 };

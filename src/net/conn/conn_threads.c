@@ -88,7 +88,7 @@ static void back_off(struct rqli_conn *self, int64_t now_us)
 static rql_status make_attempt(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
 {
     int64_t limit_us = rqli_after_ms(rqli_now_us(), self->sock.site->session->connect_timeout_ms);
-    const struct rqli_seat predecessor = self->shared.silent;
+    const struct rqli_seat predecessor = self->shared.predecessor;
     struct rqli_clock_reading reading = {0};
     rql_error fault = {0};
     rql_status status;
