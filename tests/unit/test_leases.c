@@ -616,6 +616,7 @@ TEST(a_re_entry_of_a_grant_that_came_late_is_lost_when_the_grant_was_given_back)
         rqli_background_unlock(background);
     }
     assert_int_equal(state_of(inner), RQL_GONE);
+    withdraw_at(rqli_now_us() + 2 * client->options.io_timeout_ms * 1000, "0 1");
     end(inner);
     background->worker.is_started = false;
     rqli_lock_free(late);
